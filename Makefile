@@ -1,0 +1,51 @@
+# Every command sets up what it needs and may be run again at any time. `make` alone lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench docs lock clean env
+
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+# Names what exists, so that the commands work from the first day of a tree.
+PYTHON_DIRS = $(wildcard src tests bench)
+
+help:  ## list the commands
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
+
+demo:  ## serve the payments demo on 127.0.0.1:8000 (DEMO_ARGS="--port 9000 --workers 2")
+	@tools/venv .venv-demo requirements/demo.txt
+	@.venv-demo/bin/oncekey demo $(DEMO_ARGS)
+
+test: env  ## install what is missing, check format, lint and types, run all tests (PYTEST_ARGS="-k claim")
+	@tools/provision servers || [ -z "$$CI" ]  # without its server a test skips itself; CI must have them all
+	@$(MAKE) --no-print-directory check
+	@echo "pytest: all tests, real servers included"
+	@.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+check: env  ## format, lint and types, changing nothing (make format mends the first two)
+	@echo "ruff: format and lint"
+	@.venv/bin/ruff format --quiet --check $(PYTHON_DIRS)
+	@.venv/bin/ruff check --quiet $(PYTHON_DIRS)
+	@echo "mypy: types"
+	@.venv/bin/mypy --no-error-summary
+
+format: env  ## format the code and mend what lint can mend
+	.venv/bin/ruff format $(PYTHON_DIRS)
+	.venv/bin/ruff check --fix $(PYTHON_DIRS)
+
+bench: env  ## measure against naive code, side by side (BENCH_ARGS passes through)
+	@if [ -f bench/quick.py ]; then .venv/bin/python bench/quick.py $(BENCH_ARGS); else echo "There is no bench/quick.py yet: nothing to measure."; fi
+
+docs: env  ## run every example of the docs as a test
+	@if [ -d tests/docs ]; then .venv/bin/python -m pytest tests/docs $(PYTEST_ARGS); else echo "There is no tests/docs yet: no examples to run."; fi
+
+lock: env  ## resolve the newest allowed packages and write their hashes (then read the diff)
+	@tools/lock
+
+clean:  ## remove what these commands made
+	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests bench docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+env:
+	@tools/venv .venv requirements/dev.txt

@@ -1,0 +1,99 @@
+"""One key, one effect: retried writes that run at most once.
+
+The names below are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oncekey.adapters.asgi import OnceKeyMiddleware
+    from oncekey.core.policy import Policy
+    from oncekey.engine.aio import AsyncEngine
+    from oncekey.engine.threaded import Engine
+    from oncekey.errors import (
+        BadKey,
+        BodyIncomplete,
+        BodyTooLarge,
+        ConfigurationError,
+        LeaseLost,
+        MissingExtra,
+        NotExecuted,
+        OnceKeyError,
+        OutcomeUnknown,
+        RecordForged,
+        RecordUnreadable,
+        RequestRefused,
+        SchemaMissing,
+        StoreError,
+        StoreUnavailable,
+        UnsafeStore,
+    )
+    from oncekey.http.scope import SHARED, by, by_header
+
+_ERRORS = "oncekey.errors"
+_HOMES = {
+    "AsyncEngine": "oncekey.engine.aio",
+    "BadKey": _ERRORS,
+    "BodyIncomplete": _ERRORS,
+    "BodyTooLarge": _ERRORS,
+    "ConfigurationError": _ERRORS,
+    "Engine": "oncekey.engine.threaded",
+    "LeaseLost": _ERRORS,
+    "MissingExtra": _ERRORS,
+    "NotExecuted": _ERRORS,
+    "OnceKeyError": _ERRORS,
+    "OnceKeyMiddleware": "oncekey.adapters.asgi",
+    "OutcomeUnknown": _ERRORS,
+    "Policy": "oncekey.core.policy",
+    "RecordForged": _ERRORS,
+    "RecordUnreadable": _ERRORS,
+    "RequestRefused": _ERRORS,
+    "SHARED": "oncekey.http.scope",
+    "SchemaMissing": _ERRORS,
+    "StoreError": _ERRORS,
+    "StoreUnavailable": _ERRORS,
+    "UnsafeStore": _ERRORS,
+    "by": "oncekey.http.scope",
+    "by_header": "oncekey.http.scope",
+}
+
+__all__ = [
+    "SHARED",
+    "AsyncEngine",
+    "BadKey",
+    "BodyIncomplete",
+    "BodyTooLarge",
+    "ConfigurationError",
+    "Engine",
+    "LeaseLost",
+    "MissingExtra",
+    "NotExecuted",
+    "OnceKeyError",
+    "OnceKeyMiddleware",
+    "OutcomeUnknown",
+    "Policy",
+    "RecordForged",
+    "RecordUnreadable",
+    "RequestRefused",
+    "SchemaMissing",
+    "StoreError",
+    "StoreUnavailable",
+    "UnsafeStore",
+    "by",
+    "by_header",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'oncekey' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,257 @@
+"""How an outcome is written down: an answer of HTTP, the mark of one that was not kept, or a plain value.
+
+The bytes begin with one that says format (high half) and kind (low half); what this code does not know is refused,
+never guessed. Headers keep their order, duplicates, and the spelling of their names, byte for byte.
+
+    answer      0x10  status, number of headers, headers, length of the body, body
+    tombstone   0x11  status, reason as UTF-8
+    value       0x12  bytes
+
+    status      one byte, class * 32 + the last two digits where those are below 32; else a zero and two bytes
+    header      one byte: 0 a literal name and value, 1 a content-length that is the body's true one, otherwise a line
+                of STATIC, which gives name and value, or the name alone with a value behind it
+    lengths     seven bits a byte, lowest first, the high bit on all bytes but the last
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from oncekey.errors import RecordUnreadable
+
+Header = tuple[bytes, bytes]
+
+_ANSWER, _TOMBSTONE, _VALUE = 0x10, 0x11, 0x12
+_LITERAL, _TRUE_LENGTH = 0, 1
+_FIRST_STATIC = 2
+
+# Stored bytes point into this table: lines are only ever added at its end, and none is changed.
+# The second spelling of the common ones is that of WSGI.
+STATIC: tuple[tuple[bytes, bytes | None], ...] = (
+    (b"content-type", b"application/json"),
+    (b"Content-Type", b"application/json"),
+    (b"content-type", b"application/json; charset=utf-8"),
+    (b"Content-Type", b"application/json; charset=utf-8"),
+    (b"content-type", b"application/problem+json"),
+    (b"Content-Type", b"application/problem+json"),
+    (b"content-type", b"text/plain; charset=utf-8"),
+    (b"Content-Type", b"text/plain; charset=utf-8"),
+    (b"content-type", b"text/html; charset=utf-8"),
+    (b"Content-Type", b"text/html; charset=utf-8"),
+    (b"content-type", b"application/x-amz-json-1.0"),
+    (b"content-type", b"application/x-amz-json-1.1"),
+    (b"content-length", None),
+    (b"Content-Length", None),
+    (b"content-type", None),
+    (b"Content-Type", None),
+    (b"location", None),
+    (b"Location", None),
+    (b"content-location", None),
+    (b"Content-Location", None),
+    (b"etag", None),
+    (b"ETag", None),
+    (b"last-modified", None),
+    (b"Last-Modified", None),
+    (b"cache-control", None),
+    (b"Cache-Control", None),
+    (b"cache-control", b"no-store"),
+    (b"Cache-Control", b"no-store"),
+    (b"cache-control", b"no-cache"),
+    (b"Cache-Control", b"no-cache"),
+    (b"vary", None),
+    (b"Vary", None),
+    (b"vary", b"Accept"),
+    (b"Vary", b"Accept"),
+    (b"vary", b"Accept-Encoding"),
+    (b"vary", b"Origin"),
+    (b"content-encoding", None),
+    (b"content-encoding", b"gzip"),
+    (b"content-language", None),
+    (b"Content-Language", None),
+    (b"content-disposition", None),
+    (b"Content-Disposition", None),
+    (b"link", None),
+    (b"Link", None),
+    (b"allow", None),
+    (b"Allow", None),
+    (b"retry-after", None),
+    (b"access-control-allow-origin", None),
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-credentials", b"true"),
+    (b"access-control-expose-headers", None),
+    (b"x-content-type-options", b"nosniff"),
+    (b"X-Content-Type-Options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"X-Frame-Options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"Referrer-Policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"Cross-Origin-Opener-Policy", b"same-origin"),
+    (b"strict-transport-security", None),
+    (b"Strict-Transport-Security", None),
+    (b"content-security-policy", None),
+    (b"stripe-version", None),
+    (b"pspreference", None),
+    (b"paypal-debug-id", None),
+)
+
+_PAIRS = {line: bytes((code,)) for code, line in enumerate(STATIC, _FIRST_STATIC) if line[1] is not None}
+_NAMES = {name: bytes((code,)) for code, (name, value) in enumerate(STATIC, _FIRST_STATIC) if value is None}
+_LONGEST = 4 * 7
+_LENGTH_NAMES = (b"content-length", b"Content-Length")
+_MARKED_LENGTH = {name: bytes((_TRUE_LENGTH, spelling)) for spelling, name in enumerate(_LENGTH_NAMES)}
+
+
+class Answer(NamedTuple):
+    """What a client was told, to be told again."""
+
+    status: int
+    headers: tuple[Header, ...]
+    body: bytes
+
+
+class Tombstone(NamedTuple):
+    """The work is done and its answer was not kept; `reason` says why, in a word or a few."""
+
+    status: int
+    reason: str
+
+
+class Value(NamedTuple):
+    """What a function returned, in bytes of its own."""
+
+    data: bytes
+
+
+Outcome = Answer | Tombstone | Value
+
+
+def pack(status: int, headers: Sequence[Header], body: bytes) -> bytes:
+    """An answer as bytes."""
+    parts = [b"\x10", _status(status), _length(len(headers))]
+    for header in headers:
+        line = _PAIRS.get(header)
+        parts.append(line if line is not None else _header(*header, len(body)))
+    parts.append(_length(len(body)))
+    parts.append(body)
+    return b"".join(parts)
+
+
+def tombstone(status: int, reason: str) -> bytes:
+    """The mark of an answer that was not kept."""
+    return b"\x11" + _status(status) + reason.encode("utf-8", "replace")
+
+
+def pack_value(data: bytes) -> bytes:
+    """A plain value as bytes."""
+    return b"\x12" + data
+
+
+def unpack(data: bytes) -> Outcome:
+    """Read an outcome back; refuse another format and a damaged one."""
+    kind = data[0] if data else None
+    try:
+        if kind == _ANSWER:
+            return _answer(data)
+        if kind == _TOMBSTONE:
+            status, at = _read_status(data)
+            return Tombstone(status, data[at:].decode())
+    except (IndexError, ValueError) as damaged:
+        raise RecordUnreadable(f"the stored outcome is damaged: {damaged}") from damaged
+    if kind == _VALUE:
+        return Value(data[1:])
+    found = "is empty" if kind is None else f"has format {kind >> 4}, kind {kind & 15}"
+    raise RecordUnreadable(
+        f"the stored outcome {found}, which this version cannot read: was it written by a newer one?"
+    )
+
+
+def _header(name: bytes, value: bytes, body_length: int) -> bytes:
+    marked = _MARKED_LENGTH.get(name)
+    if marked is not None and value == b"%d" % body_length:
+        return marked
+    code = _NAMES.get(name)
+    if code is not None:
+        return code + _length(len(value)) + value
+    return b"\x00" + _length(len(name)) + name + _length(len(value)) + value
+
+
+def _answer(data: bytes) -> Answer:
+    status, at = _read_status(data)
+    count, at = _read_length(data, at)
+    headers: list[Header] = []
+    lengths_at: list[tuple[int, bytes]] = []
+    for number in range(count):
+        code = data[at]
+        at += 1
+        if code == _TRUE_LENGTH:
+            lengths_at.append((number, _LENGTH_NAMES[data[at]]))
+            headers.append((b"", b""))
+            at += 1
+            continue
+        name, value = STATIC[code - _FIRST_STATIC] if code else (None, None)
+        if name is None:
+            name, at = _read_text(data, at)
+        if value is None:
+            value, at = _read_text(data, at)
+        headers.append((name, value))
+    length, at = _read_length(data, at)
+    if at + length != len(data):
+        raise ValueError(f"{len(data) - at} bytes of body where {length} were written")
+    for number, name in lengths_at:
+        headers[number] = (name, b"%d" % length)
+    return Answer(status, tuple(headers), data[at:])
+
+
+def _status(status: int) -> bytes:
+    family, last = divmod(status, 100)
+    if last < 32 and 0 < family < 8:  # noqa: PLR2004 - five bits and three, see the top
+        return _SMALL[family << 5 | last]
+    return b"\x00" + status.to_bytes(2, "big")
+
+
+def _read_status(data: bytes) -> tuple[int, int]:
+    code = data[1]
+    if code:
+        return (code >> 5) * 100 + (code & 31), 2
+    return data[2] << 8 | data[3], 4
+
+
+_SMALL = [bytes((number,)) for number in range(256)]
+
+
+def _length(number: int) -> bytes:
+    if number < 0x80:  # noqa: PLR2004 - seven bits, see the top
+        return _SMALL[number]
+    out = bytearray()
+    while number > 0x7F:  # noqa: PLR2004
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read_length(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    at += 1
+    if byte < 0x80:  # noqa: PLR2004
+        return byte, at
+    number, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:  # noqa: PLR2004
+            return number, at
+        shift += 7
+        if shift > _LONGEST:
+            raise ValueError("a length of more than four bytes")
+
+
+def _read_text(data: bytes, at: int) -> tuple[bytes, int]:
+    length, at = _read_length(data, at)
+    end = at + length
+    if end > len(data):
+        raise ValueError("it ends within a header")
+    return data[at:end], end

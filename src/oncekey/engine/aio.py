@@ -1,0 +1,162 @@
+"""The front door for asyncio. Its twin is engine.threaded: read them side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from oncekey.core import flows
+from oncekey.core.commands import Claim, Claimed, Renewal, Settlement, Stale, Swap, Written
+from oncekey.core.decision import Decision, InProgress
+from oncekey.engine import events
+from oncekey.engine.combiner import Combiner
+from oncekey.engine.common import ENDED, open_writer, orphaned, pause, release, say
+from oncekey.engine.drivers import drive, drive_async
+from oncekey.engine.events import Events, Sink
+from oncekey.engine.keeper import Keeper, Writer
+from oncekey.engine.threaded import Direct
+from oncekey.engine.tuning import Tuning
+from oncekey.engine.waiting import Waiting
+from oncekey.errors import LeaseLost, StoreError
+from oncekey.stores.memory import AsyncMemoryStore
+from oncekey.stores.open import open_async_store
+
+if TYPE_CHECKING:
+    from oncekey.core.flows import Answer, Asked, Terms
+    from oncekey.engine.attempt import Attempt
+    from oncekey.stores.contract import AsyncStore
+
+
+class _Batched:
+    """Single commands, sent with their neighbours."""
+
+    def __init__(self, store: AsyncStore, tuning: Tuning, keeper: Keeper) -> None:
+        self.store = store
+        self.claims: Combiner[Claim, Claimed] = Combiner(store.claim, tuning, orphaned=orphaned(keeper))
+        self.settlements: Combiner[Settlement, Written] = Combiner(store.settle, tuning)
+        self.renewals: Combiner[Renewal, Written] = Combiner(store.renew, tuning)
+
+    def claim(self, command: Claim) -> Awaitable[Answer]:
+        return self.claims(command)
+
+    def settle(self, command: Settlement) -> Awaitable[Answer]:
+        return self.settlements(command)
+
+    def renew(self, command: Renewal) -> Awaitable[Answer]:
+        return self.renewals(command)
+
+    def swap(self, command: Swap) -> Awaitable[Answer]:
+        return self.store.swap(command)
+
+
+class AsyncEngine:
+    """Enter, settle and renew operations on one store, from asyncio."""
+
+    def __init__(self, store: str | AsyncStore, tuning: Tuning | None = None, sinks: tuple[Sink, ...] = ()) -> None:
+        self.tuning = tuning = tuning or Tuning()
+        self.store = open_async_store(store, store_for=tuning.store_for) if isinstance(store, str) else store
+        self.said = Events(sinks)
+        self.waiting = Waiting(tuning.waiting)
+        self.keeper = Keeper(self._writer, self.said, self.waiting.told)
+        # Where nothing waits, nothing is gained by a batch: the memory store is asked on the spot.
+        self._direct = Direct(self.store.sync) if isinstance(self.store, AsyncMemoryStore) else None
+        self._batched = _Batched(self.store, tuning, self.keeper)
+        self._opening = asyncio.Lock()
+
+    def _writer(self) -> Writer:
+        if self._direct is not None:
+            return Writer(self._direct.store.renew, self._direct.store.settle)
+        return open_writer(self.store.url, self.tuning.store_for)
+
+    async def enter(self, claim: Claim, asked: Asked, terms: Terms, wait_for: float | None = None) -> Decision:
+        """What this request may do now; with `wait_for`, hold a duplicate for the first answer."""
+        decision = await self._decide(claim, asked, terms)
+        if wait_for is not None and isinstance(decision, InProgress):
+            decision = await self._hold(decision, claim, asked, terms, wait_for)
+        if self.said.sinks:
+            say(self.said, decision, claim.id)
+        return decision
+
+    async def _decide(self, claim: Claim, asked: Asked, terms: Terms) -> Decision:
+        flow = flows.enter(claim, asked, terms)
+        if self._direct is not None:
+            return drive(flow, self._direct)
+        try:
+            return await drive_async(flow, self._batched)
+        except (StoreError, asyncio.CancelledError) as error:
+            if isinstance(error, StoreError):
+                self.said.say(events.STORE_ERROR, claim.id, str(error))
+            # It may have been granted all the same: give it back, by its token, as soon as that can be done.
+            self.keeper.owe(release(claim), quiet=True)
+            raise
+
+    async def _hold(self, decision: Decision, claim: Claim, asked: Asked, terms: Terms, wait_for: float) -> Decision:
+        end = time.monotonic() + wait_for
+        if not self.waiting.enter():
+            return decision
+        self.said.say(events.HELD, claim.id)
+        try:
+            while isinstance(decision, InProgress) and (left := end - time.monotonic()) > 0:
+                await self._news(decision, claim.id, left)
+                decision = await self._decide(claim, asked, terms)
+            return decision
+        finally:
+            self.waiting.leave()
+
+    async def _news(self, decision: InProgress, id_: bytes, left: float) -> None:
+        """Return when the record has changed, its lease has ended, or the time is up."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(news.set)
+
+        async with self._opening:
+            if self.waiting.listener is None:
+                self.waiting.listener = await self.store.listen(self.waiting.told)
+        self.waiting.add(id_, wake)
+        try:
+            for_ = pause(await self.store.watch(id_), left, decision.left_for)
+            if for_ is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), for_)
+        finally:
+            self.waiting.remove(id_, wake)
+
+    async def settle(self, attempt: Attempt, settlement: Settlement) -> Written:
+        """Record how an attempt ended. If the store cannot take it now it is owed, and StoreError says so."""
+        try:
+            if self._direct is not None:
+                written = self._direct.settle(settlement)
+            else:
+                written = await self._batched.settlements(settlement)
+        except StoreError as error:
+            self.said.say(events.STORE_ERROR, attempt.id, str(error))
+            self.keeper.owe(settlement)
+            raise
+        finally:
+            self.keeper.drop(attempt)
+        if isinstance(written, Stale):
+            self.said.say(events.SETTLE_REFUSED, attempt.id)
+        else:
+            self.waiting.told(attempt.id)
+            self.said.say(ENDED[settlement.target], attempt.id)
+        return written
+
+    async def begin(self, attempt: Attempt, renewal: Renewal) -> None:
+        """Set the latch: from now on an effect may leave. Raises LeaseLost if it may not."""
+        direct = self._direct
+        written = direct.renew(renewal) if direct is not None else await self._batched.renewals(renewal)
+        if isinstance(written, Stale):
+            attempt.lose("the store no longer knows this lease")
+            raise LeaseLost("the lease ended before the effect began; nothing was done, and nothing may be done")
+
+    async def close(self) -> None:
+        """Answer what is queued and let go of the store."""
+        for combiner in (self._batched.claims, self._batched.settlements, self._batched.renewals):
+            await combiner.close()
+        await asyncio.to_thread(self.keeper.close)
+        self.waiting.close()
+        await self.store.close()

@@ -1,0 +1,187 @@
+"""Many requests, one round trip, for asyncio.
+
+While a batch is in flight, whatever arrives queues; when it lands, the queue leaves as the next batch. There is no
+timer: a lone request never waits. A lane is a task that sends one batch at a time; there are a few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from oncekey.engine.tuning import DEFAULT, Tuning
+from oncekey.errors import OnceKeyError, StoreError, StoreUnavailable
+
+
+class HasId(Protocol):
+    """A command on one record."""
+
+    @property
+    def id(self) -> bytes:
+        """The record's id."""
+        ...
+
+
+C = TypeVar("C", bound=HasId)
+R = TypeVar("R")
+Send = Callable[[Sequence[C]], Awaitable[list[R]]]
+
+# Two consecutive failures of single items are a broken store, not two bad items.
+PATIENCE = 2
+
+
+class Combiner(Generic[C, R]):
+    """Call it with one command; it goes out in a batch with its neighbours and its own answer comes back.
+
+    Cancelling a caller leaves the batch alone. If its answer arrives all the same, `orphaned` is told, so that a claim
+    that nobody waits for any more can be given back.
+    """
+
+    def __init__(
+        self,
+        send: Send[C, R],
+        tuning: Tuning = DEFAULT,
+        *,
+        orphaned: Callable[[C, R], None] | None = None,
+    ) -> None:
+        self._send = send
+        self._store_for = tuning.store_for
+        self._limit = tuning.batch
+        self._lanes = tuning.lanes
+        self._orphaned = orphaned
+        self.batches = 0
+        self.items = 0
+        self._reset(None)
+
+    def _reset(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop
+        self._pid = os.getpid()
+        self._queue: deque[tuple[C, asyncio.Future[R]]] = deque()
+        self._idle: list[asyncio.Future[None]] = []
+        self._running: set[asyncio.Task[None]] = set()
+        self._waking = False
+        self._closing = False
+
+    def __call__(self, command: C) -> asyncio.Future[R]:
+        """Queue one command; await the future for its answer."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop or self._pid != os.getpid():
+            self._reset(loop)
+        future: asyncio.Future[R] = loop.create_future()
+        self._queue.append((command, future))
+        if self._waking:
+            return future  # a lane is on its way and takes this one along
+        while self._idle:
+            waker = self._idle.pop()
+            if not waker.done():  # a lane that was cancelled in its sleep does not wake
+                waker.set_result(None)
+                self._waking = True
+                return future
+        if len(self._running) < self._lanes or self._closing:
+            lane = loop.create_task(self._lane(), name="oncekey-lane")
+            self._running.add(lane)
+            lane.add_done_callback(self._running.discard)
+            self._waking = True
+        return future
+
+    async def _lane(self) -> None:
+        try:
+            while True:
+                batch = self._take()
+                if batch:
+                    await self._deliver(batch)
+                elif self._closing:
+                    # Others' lanes were cancelled at shutdown; what still has to be settled goes out one by one.
+                    return
+                else:
+                    waker = asyncio.get_running_loop().create_future()
+                    self._idle.append(waker)
+                    await waker
+        finally:
+            self._closing, self._waking = True, False
+
+    def _take(self) -> list[tuple[C, asyncio.Future[R]]]:
+        """The next batch. Equal ids never share a batch: the later one waits for the earlier one's answer."""
+        self._waking = False
+        batch: list[tuple[C, asyncio.Future[R]]] = []
+        again: list[tuple[C, asyncio.Future[R]]] = []
+        ids: set[bytes] = set()
+        queue = self._queue
+        while queue and len(batch) < self._limit:
+            entry = queue.popleft()
+            if entry[1].cancelled():
+                continue
+            if entry[0].id in ids:
+                again.append(entry)
+            else:
+                ids.add(entry[0].id)
+                batch.append(entry)
+        queue.extendleft(reversed(again))
+        return batch
+
+    async def _deliver(self, batch: list[tuple[C, asyncio.Future[R]]]) -> None:
+        self.batches += 1
+        self.items += len(batch)
+        started = time.monotonic()
+        try:
+            answers = await self._send([command for command, _ in batch])
+        except OnceKeyError as error:
+            quick = time.monotonic() - started < self._store_for / 2
+            await self._singly(batch, error, 0 if quick else PATIENCE)
+        except BaseException as error:
+            for _, future in batch:
+                _fail(future, error)
+            raise
+        else:
+            for (command, future), answer in zip(batch, answers, strict=True):
+                self._hand(command, future, answer)
+
+    async def _singly(self, batch: list[tuple[C, asyncio.Future[R]]], error: OnceKeyError, failures: int) -> None:
+        """One bad item must not fail its neighbours: ask again for each. All verbs may be repeated by token."""
+        for command, future in batch:
+            if failures >= PATIENCE:
+                _fail(future, error)
+                continue
+            try:
+                [answer] = await self._send([command])
+            except OnceKeyError as single:
+                failures = failures + 1 if isinstance(single, StoreUnavailable) else 0
+                _fail(future, single)
+            except BaseException as fatal:
+                _fail(future, fatal)
+                raise
+            else:
+                failures = 0
+                self._hand(command, future, answer)
+
+    def _hand(self, command: C, future: asyncio.Future[R], answer: R) -> None:
+        if not future.done():
+            future.set_result(answer)
+        elif self._orphaned is not None:
+            self._orphaned(command, answer)
+
+    async def close(self) -> None:
+        """End the lanes. Whatever is still queued is answered first."""
+        self._closing = True
+        for waker in self._idle:
+            if not waker.done():
+                waker.set_result(None)
+        self._idle.clear()
+        if self._running and self._loop is asyncio.get_running_loop():
+            await asyncio.gather(*self._running, return_exceptions=True)
+
+
+def _fail(future: asyncio.Future[R], error: BaseException) -> None:
+    if future.done():
+        return
+    if isinstance(error, StoreError):
+        # Each waiter gets its own exception: a shared one would collect everybody's traceback.
+        future.set_exception(type(error)(*error.args).with_traceback(None))
+    else:
+        failed = StoreUnavailable("the store could not be asked; nothing is known of this call")
+        failed.__cause__ = error
+        future.set_exception(failed)

@@ -1,0 +1,81 @@
+"""What both front doors share: events by decision, release of unused claims, the keeper's writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncekey.core.commands import Settlement, Won
+from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refused, Replay, Unknown
+from oncekey.core.record import IN_PROGRESS, State
+from oncekey.engine import events
+from oncekey.engine.keeper import Writer
+from oncekey.stores.open import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncekey.core.commands import Claim, Claimed
+    from oncekey.core.record import Seen
+    from oncekey.engine.events import Events
+    from oncekey.engine.keeper import Keeper
+
+SAID: dict[type[Decision], str] = {
+    Replay: events.REPLAYED,
+    InProgress: events.IN_PROGRESS,
+    Mismatch: events.KEY_MISUSE,
+    Unknown: events.UNKNOWN,
+    Refused: events.REFUSED,
+}
+
+ENDED = {
+    State.COMPLETED: events.COMPLETED,
+    State.FAILED_RETRYABLE: events.FAILED_RETRYABLE,
+    State.UNKNOWN: events.TURNED_UNKNOWN,
+}
+
+
+def say(said: Events, decision: Decision, id_: bytes) -> None:
+    """One event per decision."""
+    if isinstance(decision, Execute):
+        said.say(events.CREATED if decision.attempt == 1 else events.RETRIED, id_)
+    else:
+        said.say(SAID[type(decision)], id_)
+
+
+def release(claim: Claim) -> Settlement:
+    """Give back a claim whose work was never started: true, so it may be declared without effect."""
+    note = "the request went away before its work began"
+    return Settlement(claim.id, claim.token, State.FAILED_RETRYABLE, keep_for=86_400_000, note=note)
+
+
+def orphaned(keeper: Keeper) -> Callable[[Claim, Claimed], None]:
+    """What to do with the answer to a claim whose caller is gone."""
+
+    def give_back(claim: Claim, answer: Claimed) -> None:
+        if isinstance(answer, Won):
+            keeper.owe(release(claim), quiet=True)
+
+    return give_back
+
+
+def open_writer(url: str, store_for: float) -> Writer:
+    """The keeper's own connection to the store, under threads."""
+    store = open_store(url, store_for=store_for)
+    return Writer(store.renew, store.settle)
+
+
+def pause(seen: Seen | None, left: float, left_for: int) -> float | None:
+    """How long to wait for news of this record; None: look at once."""
+    if seen is None:
+        return None
+    record, now = seen
+    if record.state in IN_PROGRESS:
+        until = record.lease_until
+    elif record.state is State.FAILED_RETRYABLE:
+        until = record.due_at
+    else:
+        return None
+    if until is not None and until <= now:
+        return None
+    # A little past the lease's end, so that the next look finds it over.
+    return min(left, (left_for if until is None else until - now) / 1000 + 0.01)

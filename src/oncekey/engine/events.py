@@ -1,0 +1,74 @@
+"""What happened, said once. Sinks (counters, logs, traces) listen; keys appear only as references."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+log = logging.getLogger("oncekey")
+
+
+class Event(NamedTuple):
+    """Something that happened to one operation. `ref` is a digest, never the key."""
+
+    name: str
+    ref: str = ""
+    detail: str = ""
+
+
+Sink = Callable[[Event], None]
+
+CREATED = "created"
+REPLAYED = "replayed"
+IN_PROGRESS = "in_progress"
+KEY_MISUSE = "key_misuse"
+UNKNOWN = "unknown"
+REFUSED = "refused"
+RETRIED = "retried"
+COMPLETED = "completed"
+FAILED_RETRYABLE = "failed_retryable"
+TURNED_UNKNOWN = "turned_unknown"
+LEASE_LOST = "lease_lost"
+SETTLE_REFUSED = "settle_refused"
+SETTLE_OWED = "settle_owed"
+STORE_ERROR = "store_error"
+HELD = "held"
+PURGED = "purged"
+
+NAMES = (
+    CREATED,
+    REPLAYED,
+    IN_PROGRESS,
+    KEY_MISUSE,
+    UNKNOWN,
+    REFUSED,
+    RETRIED,
+    COMPLETED,
+    FAILED_RETRYABLE,
+    TURNED_UNKNOWN,
+    LEASE_LOST,
+    SETTLE_REFUSED,
+    SETTLE_OWED,
+    STORE_ERROR,
+    HELD,
+    PURGED,
+)
+
+
+class Events:
+    """The sinks of one engine. A failing sink is logged and never disturbs the request."""
+
+    def __init__(self, sinks: tuple[Sink, ...] = ()) -> None:
+        self.sinks = sinks
+
+    def say(self, name: str, id_: bytes = b"", detail: str = "") -> None:
+        """Tell every sink. Costs next to nothing where nobody listens."""
+        if not self.sinks:
+            return
+        event = Event(name, id_.hex()[:12], detail)
+        for sink in self.sinks:
+            try:
+                sink(event)
+            except Exception:  # a broken sink must not fail a payment
+                log.exception("an event sink failed on %s", name)

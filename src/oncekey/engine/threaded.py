@@ -1,0 +1,148 @@
+"""The front door for threads. Its twin is engine.aio: read them side by side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from oncekey.core import flows
+from oncekey.core.commands import Claim, Claimed, Renewal, Settlement, Stale, Swap, Written
+from oncekey.core.decision import Decision, InProgress
+from oncekey.engine import events
+from oncekey.engine.common import ENDED, open_writer, pause, release, say
+from oncekey.engine.drivers import drive
+from oncekey.engine.events import Events, Sink
+from oncekey.engine.keeper import Keeper, Writer
+from oncekey.engine.threads import ThreadCombiner
+from oncekey.engine.tuning import Tuning
+from oncekey.engine.waiting import Waiting
+from oncekey.errors import LeaseLost, StoreError
+from oncekey.stores.memory import MemoryStore
+from oncekey.stores.open import open_store
+
+if TYPE_CHECKING:
+    from oncekey.core.flows import Asked, Terms
+    from oncekey.engine.attempt import Attempt
+    from oncekey.stores.contract import Store
+
+
+class Direct:
+    """Single commands on a store where nothing waits."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def claim(self, command: Claim) -> Claimed:
+        return self.store.claim((command,))[0]
+
+    def settle(self, command: Settlement) -> Written:
+        return self.store.settle((command,))[0]
+
+    def renew(self, command: Renewal) -> Written:
+        return self.store.renew((command,))[0]
+
+    def swap(self, command: Swap) -> Written:
+        return self.store.swap(command)
+
+
+class _Batched:
+    """Single commands, sent with their neighbours."""
+
+    def __init__(self, store: Store, tuning: Tuning) -> None:
+        self.swap = store.swap
+        self.claim: ThreadCombiner[Claim, Claimed] = ThreadCombiner(store.claim, tuning)
+        self.settle: ThreadCombiner[Settlement, Written] = ThreadCombiner(store.settle, tuning)
+        self.renew: ThreadCombiner[Renewal, Written] = ThreadCombiner(store.renew, tuning)
+
+
+class Engine:
+    """Enter, settle and renew operations on one store, from threads."""
+
+    def __init__(self, store: str | Store, tuning: Tuning | None = None, sinks: tuple[Sink, ...] = ()) -> None:
+        self.tuning = tuning = tuning or Tuning()
+        self.store = open_store(store, store_for=tuning.store_for) if isinstance(store, str) else store
+        self.said = Events(sinks)
+        self.waiting = Waiting(tuning.waiting)
+        self.keeper = Keeper(self._writer, self.said, self.waiting.told)
+        self._performer = Direct(self.store) if isinstance(self.store, MemoryStore) else _Batched(self.store, tuning)
+        self._opening = threading.Lock()
+
+    def _writer(self) -> Writer:
+        if isinstance(self.store, MemoryStore):
+            return Writer(self.store.renew, self.store.settle)
+        return open_writer(self.store.url, self.tuning.store_for)
+
+    def enter(self, claim: Claim, asked: Asked, terms: Terms, wait_for: float | None = None) -> Decision:
+        """What this request may do now; with `wait_for`, hold a duplicate for the first answer."""
+        decision = self._decide(claim, asked, terms)
+        if wait_for is not None and isinstance(decision, InProgress):
+            decision = self._hold(decision, claim, asked, terms, wait_for)
+        if self.said.sinks:
+            say(self.said, decision, claim.id)
+        return decision
+
+    def _decide(self, claim: Claim, asked: Asked, terms: Terms) -> Decision:
+        try:
+            return drive(flows.enter(claim, asked, terms), self._performer)
+        except StoreError as error:
+            self.said.say(events.STORE_ERROR, claim.id, str(error))
+            # It may have been granted all the same: give it back, by its token, as soon as that can be done.
+            self.keeper.owe(release(claim), quiet=True)
+            raise
+
+    def _hold(self, decision: Decision, claim: Claim, asked: Asked, terms: Terms, wait_for: float) -> Decision:
+        end = time.monotonic() + wait_for
+        if not self.waiting.enter():
+            return decision
+        self.said.say(events.HELD, claim.id)
+        try:
+            while isinstance(decision, InProgress) and (left := end - time.monotonic()) > 0:
+                self._news(decision, claim.id, left)
+                decision = self._decide(claim, asked, terms)
+            return decision
+        finally:
+            self.waiting.leave()
+
+    def _news(self, decision: InProgress, id_: bytes, left: float) -> None:
+        """Return when the record has changed, its lease has ended, or the time is up."""
+        news = threading.Event()
+        with self._opening:
+            if self.waiting.listener is None:
+                self.waiting.listener = self.store.listen(self.waiting.told)
+        self.waiting.add(id_, news.set)
+        try:
+            for_ = pause(self.store.watch(id_), left, decision.left_for)
+            if for_ is not None:
+                news.wait(for_)
+        finally:
+            self.waiting.remove(id_, news.set)
+
+    def settle(self, attempt: Attempt, settlement: Settlement) -> Written:
+        """Record how an attempt ended. If the store cannot take it now it is owed, and StoreError says so."""
+        try:
+            written = self._performer.settle(settlement)
+        except StoreError as error:
+            self.said.say(events.STORE_ERROR, attempt.id, str(error))
+            self.keeper.owe(settlement)
+            raise
+        finally:
+            self.keeper.drop(attempt)
+        if isinstance(written, Stale):
+            self.said.say(events.SETTLE_REFUSED, attempt.id)
+        else:
+            self.waiting.told(attempt.id)
+            self.said.say(ENDED[settlement.target], attempt.id)
+        return written
+
+    def begin(self, attempt: Attempt, renewal: Renewal) -> None:
+        """Set the latch: from now on an effect may leave. Raises LeaseLost if it may not."""
+        if isinstance(self._performer.renew(renewal), Stale):
+            attempt.lose("the store no longer knows this lease")
+            raise LeaseLost("the lease ended before the effect began; nothing was done, and nothing may be done")
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self.keeper.close()
+        self.waiting.close()
+        self.store.close()

@@ -1,0 +1,116 @@
+"""Everything OnceKey raises.
+
+    OnceKeyError
+    ├── ConfigurationError      the set-up is wrong; the message says what to write instead
+    │   ├── MissingExtra        a package that this choice needs is not installed
+    │   ├── SchemaMissing       the store's tables are absent or of another version
+    │   └── UnsafeStore         the server's settings could lose or evict records
+    ├── RequestRefused          the request breaks a rule; nothing was run
+    │   ├── BadKey              the idempotency key is missing or malformed
+    │   ├── BodyTooLarge        the body is over the cap
+    │   └── BodyIncomplete      the upload ended before the body did
+    ├── StoreError              the store could not answer
+    │   ├── StoreUnavailable    unreachable, refused, out of time or out of memory
+    │   ├── RecordUnreadable    a record of an unknown version, or damaged
+    │   └── RecordForged        a record that does not belong to its key, or fails authentication
+    ├── LeaseLost               the lease ended, or another owner holds the record
+    └── outcome signals, raised by a handler to say what it knows
+        ├── NotExecuted         no effect happened: the operation may be run again
+        └── OutcomeUnknown      nobody can know yet: keep the key shut and find out
+
+Expected answers (in flight, mismatch, replay) are values, not exceptions: see core.decision.
+Every class carries `status`, a hint for HTTP.
+"""
+
+from __future__ import annotations
+
+
+class OnceKeyError(Exception):
+    """The root of all OnceKey errors."""
+
+    status = 500
+
+
+class ConfigurationError(OnceKeyError):
+    """The set-up is wrong; the message says what to write instead."""
+
+
+class MissingExtra(ConfigurationError):
+    """A package that this choice needs is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs a package that is not installed: pip install 'oncekey[{extra}]'")
+        self.extra = extra
+
+
+class SchemaMissing(ConfigurationError):
+    """The store's tables are absent or of another version."""
+
+
+class UnsafeStore(ConfigurationError):
+    """The server's settings could lose or evict records."""
+
+
+class RequestRefused(OnceKeyError):
+    """The request breaks a rule; nothing was run."""
+
+    status = 400
+
+
+class BadKey(RequestRefused):
+    """The idempotency key is missing or malformed.
+
+    `rule` names the broken rule (a stable word), `send` says what to send instead.
+    """
+
+    def __init__(self, rule: str, detail: str, send: str) -> None:
+        super().__init__(f"{detail} {send}")
+        self.rule = rule
+        self.detail = detail
+        self.send = send
+
+
+class BodyTooLarge(RequestRefused):
+    """The body is over the cap."""
+
+    status = 413
+
+
+class BodyIncomplete(RequestRefused):
+    """The upload ended before the body did."""
+
+
+class StoreError(OnceKeyError):
+    """The store could not answer."""
+
+    status = 503
+
+
+class StoreUnavailable(StoreError):
+    """Unreachable, refused, out of time or out of memory."""
+
+
+class RecordUnreadable(StoreError):
+    """A record of an unknown version, or damaged. It is never executed over."""
+
+
+class RecordForged(StoreError):
+    """A record that does not belong to its key, or fails authentication. It is never executed over."""
+
+
+class LeaseLost(OnceKeyError):
+    """The lease ended, or another owner holds the record."""
+
+    status = 409
+
+
+class NotExecuted(OnceKeyError):
+    """Raise it when no effect happened: the operation may be run again under the same key."""
+
+    status = 503
+
+
+class OutcomeUnknown(OnceKeyError):
+    """Raise it when nobody can know yet whether the effect happened: the key stays shut until it is reconciled."""
+
+    status = 500

@@ -1,0 +1,137 @@
+"""To check: is the store reachable, prepared, and safe to trust with records?"""
+
+from __future__ import annotations
+
+import platform
+import sqlite3
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from oncekey.core.record import State
+from oncekey.errors import SchemaMissing, StoreError, StoreUnavailable
+from oncekey.operations.address import masked, scrubbed
+from oncekey.stores.contract import Finding, Store
+
+# What a person may mistake for the order of events in two logs. Decisions use the store's clock alone.
+SKEW = 1000
+# Who takes part, where it is installed.
+PACKAGES = ("oncekey", "orjson", "psycopg", "psycopg-pool", "redis", "hiredis", "cryptography", "zstandard")
+MIGRATE = "run oncekey migrate"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a check-up saw. `skew` is by how many milliseconds the store's clock is ahead of this machine's."""
+
+    store: str
+    reachable: bool
+    findings: list[Finding]
+    skew: int | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def refused(self) -> bool:
+        """Whether this store must not be used as it is."""
+        return any(finding.level == "refusal" for finding in self.findings)
+
+    @property
+    def warned(self) -> bool:
+        """Whether something should be changed."""
+        return any(finding.level == "warning" for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """What a migration did, or, as a rehearsal, what is missing."""
+
+    done: list[str]
+    rehearsed: bool = False
+
+
+def migrate(store: Store, *, rehearse: bool = False) -> MigrationReport:
+    """Bring the store's schema to this version; as a rehearsal, only say whether there is something to do."""
+    if not rehearse:
+        return MigrationReport(store.migrate())
+    missing = _schema_missing(store)
+    return MigrationReport([missing] if missing else [], rehearsed=True)
+
+
+def _schema_missing(store: Store) -> str | None:
+    try:
+        store.scan((State.CLAIMED,), limit=1)
+    except SchemaMissing as missing:
+        return str(missing)
+    return None
+
+
+def stats(store: Store) -> dict[str, int | str]:
+    """How many records there are by state, and what else the store knows cheaply."""
+    return store.stats()
+
+
+def _machine_clock() -> float:
+    return time.time() * 1000
+
+
+def doctor(store: Store, clock: Callable[[], float] = _machine_clock) -> Health:
+    """Everything that can be checked from here. It answers also when the store does not; `clock` is this machine's."""
+    findings: list[Finding] = []
+    skew = None
+    try:
+        skew, margin = _skew(store, clock)
+        findings += [Finding("ok", "the store is reachable and its schema is of this version"), _about(skew, margin)]
+    except StoreUnavailable as trouble:
+        return Health(masked(store.url), reachable=False, findings=[_unreachable(store, trouble)], versions=versions())
+    except SchemaMissing as missing:
+        findings += [Finding("ok", "the store is reachable"), Finding("refusal", str(missing), MIGRATE)]
+    except StoreError as trouble:
+        findings.append(Finding("refusal", scrubbed(str(trouble), store.url)))
+    findings += _settings(store, known={finding.what for finding in findings})
+    return Health(masked(store.url), reachable=True, findings=findings, skew=skew, versions=versions())
+
+
+def _unreachable(store: Store, trouble: StoreUnavailable) -> Finding:
+    fix = "check the address and whether the server runs; see also what the driver says"
+    return Finding("refusal", scrubbed(str(trouble), store.url), fix)
+
+
+def _settings(store: Store, known: set[str]) -> list[Finding]:
+    try:
+        return [finding for finding in store.check() if finding.what not in known]
+    except SchemaMissing as missing:
+        return [] if str(missing) in known else [Finding("refusal", str(missing), MIGRATE)]
+    except StoreError as trouble:
+        return [Finding("refusal", f"the settings could not be read: {scrubbed(str(trouble), store.url)}")]
+
+
+def _skew(store: Store, clock: Callable[[], float]) -> tuple[int, int]:
+    """By how much the store's clock is ahead, and how wrong that may be: the answer was made somewhere in between."""
+    store.scan((State.CLAIMED,), limit=1)  # the first call pays for the connection
+    before = clock()
+    now = store.scan((State.CLAIMED,), limit=1).now
+    after = clock()
+    return round(now - (before + after) / 2), round((after - before) / 2) + 1
+
+
+def _about(skew: int, margin: int) -> Finding:
+    if abs(skew) - margin <= SKEW:
+        return Finding("ok", f"this machine's clock and the store's agree to within {abs(skew) + margin} ms")
+    way = "behind" if skew > 0 else "ahead of"
+    return Finding(
+        "warning",
+        f"this machine's clock is {abs(skew) / 1000:.1f} s {way} the store's",
+        "synchronise both with NTP: leases use the store's clock, but logs and the age of time-ordered keys use this one",
+    )
+
+
+def versions() -> dict[str, str]:
+    """Python, and the packages that take part, as far as they are installed."""
+    found = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,106 @@
+"""The page that a store's author works from.
+
+A store keeps records and does each verb atomically. It decides nothing: the rules are core.transitions, and the
+conformance suite (oncekey.testing) holds every store to them. Times are the store's own clock, in milliseconds.
+
+Hot verbs take a sequence and answer in its order. One bad item must not fail its neighbours; ids in one call differ.
+* `claim`: insert where no record is; otherwise return what stands there (with our own token: somebody else's view of
+  our own success). Must be one round trip when nothing stands there, and one when a completed record does.
+* `settle`: rows complete, late_truth, not_begun, no_effect, ambiguous of the table: by token and state, whatever the
+  lease. A repeat with the same token and target is Done. Everything else is Stale with what stands there.
+  If somebody waits for the record (`waited`), its listeners are told.
+* `renew`: rows renew and begin: token, lease alive, younger than the cap.
+Rare verbs take one item.
+* `swap`: compare-and-set on the version. Done or Stale. A record that is not there is Stale(None).
+  If the old record was waited for, its listeners are told.
+* `get`: the record as it stands, and now.
+* `watch`: set `waited` if the record is in progress, in the same write that looks; return what stands there.
+* `scan`: a page of the records in the given states, in a stable order, `after` the cursor; with `due_before`
+  (milliseconds of the store's clock, negative: relative to now), only those whose lease_until or due_at is not later.
+  In-progress, unknown and failed records are found without a scan of all keys.
+* `purge`: one small batch of FINAL records past expires_at, the condition on the deleting statement itself; several
+  processes may run it at once. Completed records past due_at lose their outcome and become EXPIRED.
+* `stats`: records by state word, and whatever else is cheap and useful.
+* `migrate`: bring the schema to this version; returns what was done, nothing when nothing was to do.
+* `check`: look at the server's settings; returns findings. `open` work that hits a missing schema raises SchemaMissing.
+* `listen`: call back with the id of each record whose listeners are told, from any thread, until closed. Stores in
+  whose processes nothing can be told apart from asking return a listener that asks seldom, and only while it is open.
+Trouble raises StoreUnavailable (before anything was sent, or ambiguous alike): the caller never starts work on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from oncekey.core.commands import (
+    Claim,
+    Claimed,
+    Page,
+    Purged,
+    Renewal,
+    Settlement,
+    Swap,
+    Written,
+)
+from oncekey.core.record import Seen, State
+
+
+class Finding(NamedTuple):
+    """What a start-up check saw: a refusal stops the start, a warning is said aloud, ok is for doctor."""
+
+    level: Literal["ok", "warning", "refusal"]
+    what: str
+    fix: str = ""
+
+
+class Listener(Protocol):
+    """A running subscription."""
+
+    def close(self) -> None:
+        """Stop calling back."""
+        ...
+
+
+class Store(Protocol):
+    """A store as threads see it."""
+
+    url: str
+
+    def claim(self, many: Sequence[Claim]) -> list[Claimed]: ...
+    def settle(self, many: Sequence[Settlement]) -> list[Written]: ...
+    def renew(self, many: Sequence[Renewal]) -> list[Written]: ...
+    def swap(self, swap: Swap) -> Written: ...
+    def get(self, id_: bytes) -> Seen | None: ...
+    def watch(self, id_: bytes) -> Seen | None: ...
+    def scan(
+        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+    ) -> Page: ...
+    def purge(self, limit: int = 500) -> Purged: ...
+    def stats(self) -> dict[str, int | str]: ...
+    def migrate(self) -> list[str]: ...
+    def check(self) -> list[Finding]: ...
+    def listen(self, told: Callable[[bytes], None]) -> Listener: ...
+    def close(self) -> None: ...
+
+
+class AsyncStore(Protocol):
+    """A store as asyncio sees it: the same verbs, awaited."""
+
+    url: str
+
+    async def claim(self, many: Sequence[Claim]) -> list[Claimed]: ...
+    async def settle(self, many: Sequence[Settlement]) -> list[Written]: ...
+    async def renew(self, many: Sequence[Renewal]) -> list[Written]: ...
+    async def swap(self, swap: Swap) -> Written: ...
+    async def get(self, id_: bytes) -> Seen | None: ...
+    async def watch(self, id_: bytes) -> Seen | None: ...
+    async def scan(
+        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+    ) -> Page: ...
+    async def purge(self, limit: int = 500) -> Purged: ...
+    async def stats(self) -> dict[str, int | str]: ...
+    async def migrate(self) -> list[str]: ...
+    async def check(self) -> list[Finding]: ...
+    async def listen(self, told: Callable[[bytes], None]) -> Listener: ...
+    async def close(self) -> None: ...

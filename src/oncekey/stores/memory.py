@@ -1,0 +1,233 @@
+"""Records in this process's memory, driven by the table itself. For tests and single processes: nothing survives."""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from oncekey.core.commands import (
+    DONE,
+    Claim,
+    Claimed,
+    Page,
+    Purged,
+    Renewal,
+    Settlement,
+    Stale,
+    Swap,
+    Won,
+    Written,
+)
+from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
+from oncekey.core.transitions import TABLE, Facts, claimed, refusal, renewed, settled
+from oncekey.stores.contract import Finding, Listener
+
+
+def wall_clock() -> int:
+    """Milliseconds since the epoch: in one process the store's clock is the machine's."""
+    return time.time_ns() // 1_000_000
+
+
+class _Subscription:
+    def __init__(self, listeners: list[Callable[[bytes], None]], told: Callable[[bytes], None]) -> None:
+        self._listeners = listeners
+        self._told = told
+        listeners.append(told)
+
+    def close(self) -> None:
+        if self._told in self._listeners:
+            self._listeners.remove(self._told)
+
+
+class MemoryStore:
+    """A store for one process. `clock` answers milliseconds; give a manual one in tests."""
+
+    url = "memory://"
+
+    def __init__(self, clock: Callable[[], int] = wall_clock) -> None:
+        self.clock = clock
+        self._records: dict[bytes, Record] = {}
+        self._open: dict[bytes, None] = {}
+        self._listeners: list[Callable[[bytes], None]] = []
+        self._lock = threading.Lock()
+
+    def claim(self, many: Sequence[Claim]) -> list[Claimed]:
+        with self._lock:
+            now = self.clock()
+            return [self._claim(claim, now) for claim in many]
+
+    def _claim(self, claim: Claim, now: int) -> Claimed:
+        record = self._records.get(claim.id)
+        if record is not None:
+            return Seen(record, now)
+        self._put(claimed(None, claim, now))
+        return Won(claim.lease_for)
+
+    def settle(self, many: Sequence[Settlement]) -> list[Written]:
+        with self._lock:
+            now = self.clock()
+            return [self._write(s.id, lambda record, s=s: settled(record, s, now), now) for s in many]  # type: ignore[misc]
+
+    def renew(self, many: Sequence[Renewal]) -> list[Written]:
+        with self._lock:
+            now = self.clock()
+            return [self._write(r.id, lambda record, r=r: renewed(record, r, now), now) for r in many]  # type: ignore[misc]
+
+    def swap(self, swap: Swap) -> Written:
+        with self._lock:
+            return self._write(
+                swap.id, lambda record: swap.new if record.version == swap.seen_version else None, self.clock()
+            )
+
+    def _write(self, id_: bytes, change: Callable[[Record], Record | None], now: int) -> Written:
+        record = self._records.get(id_)
+        new = change(record) if record is not None else None
+        if new is None:
+            return Stale(Seen(record, now) if record is not None else None)
+        if new is not record:
+            self._put(new)
+            # A take-over leaves the record in progress, and drops the mark with the attempt that was waited for.
+            if record is not None and record.waited and not (new.waited and new.state in IN_PROGRESS):
+                self._tell(id_)
+        return DONE
+
+    def _put(self, record: Record) -> None:
+        self._records[record.id] = record
+        if record.state in FINAL:
+            self._open.pop(record.id, None)
+        else:
+            self._open[record.id] = None
+
+    def _tell(self, id_: bytes) -> None:
+        for told in list(self._listeners):
+            told(id_)
+
+    def get(self, id_: bytes) -> Seen | None:
+        with self._lock:
+            record = self._records.get(id_)
+            return Seen(record, self.clock()) if record is not None else None
+
+    def watch(self, id_: bytes) -> Seen | None:
+        with self._lock:
+            record = self._records.get(id_)
+            if record is not None and record.state in IN_PROGRESS and not record.waited:
+                record = self._records[id_] = replace(record, waited=True)
+            return Seen(record, self.clock()) if record is not None else None
+
+    def scan(
+        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+    ) -> Page:
+        with self._lock:
+            now = self.clock()
+            due = now + due_before if due_before is not None and due_before <= 0 else due_before
+            ids = sorted(self._open if not set(states) & set(FINAL) else self._records)
+            ids = ids[bisect.bisect_right(ids, bytes.fromhex(after)) :] if after else ids
+            found = [self._records[id_] for id_ in ids if self._matches(self._records[id_], states, due)]
+            page = found[:limit]
+            return Page(page, page[-1].id.hex() if len(found) > limit else None, now)
+
+    @staticmethod
+    def _matches(record: Record, states: Sequence[State], due: int | None) -> bool:
+        at = record.lease_until if record.state in IN_PROGRESS else record.due_at
+        return record.state in states and (due is None or (at is not None and at <= due))
+
+    def purge(self, limit: int = 500) -> Purged:
+        with self._lock:
+            now = self.clock()
+            facts = Facts(now)
+            gone = [r for r in self._records.values() if refusal(TABLE["expire"], r, facts) is None][:limit]
+            for record in gone:
+                del self._records[record.id]
+            dated = [r for r in self._records.values() if _answer_over(r, now)][: limit - len(gone)]
+            for record in dated:
+                self._put(replace(record, state=State.EXPIRED, version=record.version + 1, outcome=b"", due_at=None))
+            count = len(gone) + len(dated)
+            return Purged(count, count >= limit)
+
+    def stats(self) -> dict[str, int | str]:
+        with self._lock:
+            return dict(Counter(record.state.word for record in self._records.values()))
+
+    def migrate(self) -> list[str]:
+        return []
+
+    def check(self) -> list[Finding]:
+        return [
+            Finding(
+                "warning",
+                "records live in this process only: they are lost when it ends, and other workers do not see them",
+                "use sqlite:///oncekey.db, or a server, for anything that must survive",
+            )
+        ]
+
+    def listen(self, told: Callable[[bytes], None]) -> Listener:
+        return _Subscription(self._listeners, told)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def _answer_over(record: Record, now: int) -> bool:
+    return record.state is State.COMPLETED and record.due_at is not None and record.due_at <= now
+
+
+class AsyncMemoryStore:
+    """The same store, awaited: nothing in it waits, so every verb answers at once."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.url = store.url
+        self.sync = store
+
+    async def claim(self, many: Sequence[Claim]) -> list[Claimed]:
+        return self.sync.claim(many)
+
+    async def settle(self, many: Sequence[Settlement]) -> list[Written]:
+        return self.sync.settle(many)
+
+    async def renew(self, many: Sequence[Renewal]) -> list[Written]:
+        return self.sync.renew(many)
+
+    async def swap(self, swap: Swap) -> Written:
+        return self.sync.swap(swap)
+
+    async def get(self, id_: bytes) -> Seen | None:
+        return self.sync.get(id_)
+
+    async def watch(self, id_: bytes) -> Seen | None:
+        return self.sync.watch(id_)
+
+    async def scan(
+        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+    ) -> Page:
+        return self.sync.scan(states, due_before=due_before, after=after, limit=limit)
+
+    async def purge(self, limit: int = 500) -> Purged:
+        return self.sync.purge(limit)
+
+    async def stats(self) -> dict[str, int | str]:
+        return self.sync.stats()
+
+    async def migrate(self) -> list[str]:
+        return self.sync.migrate()
+
+    async def check(self) -> list[Finding]:
+        return self.sync.check()
+
+    async def listen(self, told: Callable[[bytes], None]) -> Listener:
+        return self.sync.listen(told)
+
+    async def close(self) -> None:
+        self.sync.close()
+
+
+def open_sync(url: str, *, store_for: float) -> MemoryStore:
+    """A new, empty store; two stores opened by `memory://` share nothing."""
+    return MemoryStore()
+
+
+def open_async(url: str, *, store_for: float) -> AsyncMemoryStore:
+    """The same, awaited."""
+    return AsyncMemoryStore(MemoryStore())

@@ -1,0 +1,24 @@
+"""Throw-away real servers for tests: one context manager per engine.
+
+with RedisServer(appendonly="yes") as server:
+    use(server.url)
+    server.kill()       # SIGKILL to all its processes
+    server.start()      # the same port and data again
+
+Each runs as a direct child on a free loopback port, keeps its data in a temporary folder, and ends with this process,
+however this process ends.
+"""
+
+from tests.infra.postgres import PostgresServer
+from tests.infra.process import EngineMissing, Server, ServerFailed
+from tests.infra.redis import Redis62Server, RedisServer, ValkeyServer
+
+__all__ = [
+    "EngineMissing",
+    "PostgresServer",
+    "Redis62Server",
+    "RedisServer",
+    "Server",
+    "ServerFailed",
+    "ValkeyServer",
+]
