@@ -205,3 +205,14 @@ def test_bare_import_loads_no_extra() -> None:
 def test_loaded_extra_is_found() -> None:
     """A third-party module that an import loads is seen."""
     assert "redis" in checks.newly_imported("import redis")
+
+
+def test_every_test_states_its_rule() -> None:
+    """Each test has a docstring that says which rule it holds."""
+    assert checks.silent_tests(Path(__file__).parent) == []
+
+
+def test_a_test_without_a_rule_is_found(tmp_path: Path) -> None:
+    """The check above can fail."""
+    (tmp_path / "test_it.py").write_text("def test_it(): ...\nasync def test_me():\n    'says'\n")
+    assert checks.silent_tests(tmp_path) == ["test_it.py:1 test_it"]

@@ -5,10 +5,10 @@ The names below are loaded when they are first used, so that importing the packa
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from oncekey.adapters.asgi import OnceKeyMiddleware
     from oncekey.core.policy import Policy
     from oncekey.engine.aio import AsyncEngine
@@ -87,10 +87,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'oncekey' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(_importlib.import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 

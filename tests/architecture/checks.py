@@ -203,6 +203,18 @@ def newly_imported(statement: str) -> set[str]:
     return {name.split(".")[0] for name in run.stdout.split()} - rules.STANDARD_LIBRARY
 
 
+def silent_tests(root: Path) -> list[str]:
+    """Return the tests that do not say in a sentence which rule they hold."""
+    return [
+        f"{path.relative_to(root)}:{node.lineno} {node.name}"
+        for path in files(root)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+        and not ast.get_docstring(node)
+    ]
+
+
 # ---- reading a tree ----------------------------------------------------------------------------------------------
 
 

@@ -8,18 +8,25 @@ nothing; its outcome is stored before the last byte of the answer goes out.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from oncekey.adapters.asgi_exchange import Responder, Upload
 from oncekey.adapters.asgi_lifespan import lifespan
+from oncekey.adapters.asgi_upload import Upload
+from oncekey.adapters.asgi_work import Work
+from oncekey.core.decision import Execute
 from oncekey.engine.aio import AsyncEngine
+from oncekey.engine.attempt import Attempt
+from oncekey.engine.events import log
 from oncekey.engine.tuning import Tuning
+from oncekey.errors import OnceKeyError
 from oncekey.http.gate import Gate
 from oncekey.http.messages import Reply, Request
 
 if TYPE_CHECKING:
     from oncekey.engine.events import Sink
+    from oncekey.http.exchange import Exchange
     from oncekey.stores.contract import AsyncStore
 
 Scope = MutableMapping[str, Any]
@@ -62,43 +69,45 @@ class OnceKeyMiddleware:
 
     async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate = self.gate
-        request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"])
+        request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"], b"")
         upload = Upload(receive, request, gate)
-        early = gate.dialect.header is not None
-        key = gate.key(request) if early else None
-        if early and key is None:
+        # A key in a header is looked at before the body is read; a key in the body cannot be.
+        found = gate.key(request) if gate.dialect.header is not None else ""
+        if found is None:
             await self.app(scope, receive, send)
             return
-        if isinstance(key, Reply):
-            await reply(send, key)
-            return
-        refusal = await upload.read()
-        if upload.gone:
-            return
-        if refusal is None and not early:
-            key = gate.key(request)
-            if key is None:
-                await self.app(scope, upload.again, send)
+        if isinstance(found, str):
+            refusal = await upload.read()
+            if upload.gone:
                 return
-        if refusal is not None or isinstance(key, Reply):
-            await reply(send, refusal or key)  # type: ignore[arg-type] # one of them is a Reply
-            return
-        await self._enter(scope, upload, send, request, key)  # type: ignore[arg-type] # a str by now
+            found = refusal or found or gate.key(request)
+        if found is None:
+            await self.app(scope, upload.again, send)
+        elif isinstance(found, Reply):
+            await _send(send, found)
+        else:
+            await self._enter(gate.prepare(request, found), scope, upload, send)
 
-    async def _enter(self, scope: Scope, upload: Upload, send: Send, request: Request, key: str) -> None:
-        exchange = self.gate.prepare(request, key)
+    async def _enter(self, exchange: Exchange | Reply, scope: Scope, upload: Upload, send: Send) -> None:
         if isinstance(exchange, Reply):
-            await reply(send, exchange)
+            await _send(send, exchange)
             return
-        responder = Responder(self, exchange, upload, send)
-        decided = await responder.decide()
-        if decided is not None:
-            await reply(send, decided)
+        policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()
+        try:
+            decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for)
+            answer = exchange.answer(decision) if type(decision) is not Execute else None
+        except OnceKeyError as error:
+            log.warning("operation %s was refused: %s", claim.id.hex()[:12], error)
+            await _send(send, exchange.refuse(error))
             return
-        await responder.run(scope)
+        if answer is not None:
+            await _send(send, answer)
+        elif type(decision) is Execute:
+            attempt = Attempt(decision, started, policy.lease_for, policy.cap_for, claim.state)
+            self.engine.keeper.keep(attempt)
+            await Work(self, exchange, attempt, upload, send).run(scope)
 
 
-async def reply(send: Send, answer: Reply) -> None:
-    """Send a whole answer."""
+async def _send(send: Send, answer: Reply) -> None:
     await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from oncekey.core.record import Record
 
 
-@dataclass(slots=True, frozen=True)
-class Execute:
+class Execute(NamedTuple):
     """The key is ours: run the work. `token` proves it; `attempt` counts from 1."""
 
     id: bytes
@@ -18,38 +16,33 @@ class Execute:
     left_for: int
 
 
-@dataclass(slots=True, frozen=True)
-class Replay:
+class Replay(NamedTuple):
     """It is done: give the stored answer."""
 
     record: Record
 
 
-@dataclass(slots=True, frozen=True)
-class InProgress:
+class InProgress(NamedTuple):
     """Somebody runs it now, or it may be retried only later; `left_for` is the true time left, in milliseconds."""
 
     record: Record
     left_for: int
 
 
-@dataclass(slots=True, frozen=True)
-class Mismatch:
+class Mismatch(NamedTuple):
     """The key was used for another request. Nothing of the stored answer is shown."""
 
     record: Record
 
 
-@dataclass(slots=True, frozen=True)
-class Unknown:
+class Unknown(NamedTuple):
     """Nobody knows whether the effect happened. Nothing runs until that is found out; `left_for` until it is asked."""
 
     record: Record
     left_for: int
 
 
-@dataclass(slots=True, frozen=True)
-class Refused:
+class Refused(NamedTuple):
     """The key can never run again: its answer has expired, or its attempts are used up. A new key is safe."""
 
     record: Record

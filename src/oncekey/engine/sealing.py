@@ -14,7 +14,7 @@ Written in an environment variable, the current key first:
 
     ONCEKEY_SEAL_KEYS="k2:base64 of 32 bytes,k1:base64 of 32 bytes"
 
-The word `plain` at its end lets outcomes pass that were written before there were keys; drop it when those have expired.
+The word `plain` at its end lets outcomes pass that were written before there were keys; drop it when they have expired.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from oncekey.errors import ConfigurationError, MissingExtra, RecordForged, RecordUnreadable
 
@@ -43,13 +44,14 @@ LARGEST = 64 << 20
 
 VARIABLE = "ONCEKEY_SEAL_KEYS"
 _KEY_ID = re.compile(r"[A-Za-z0-9._-]{1,32}")
-_EXAMPLE = "python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
+_EXAMPLE = "make one by python -c 'import base64, os; print(base64.b64encode(os.urandom(32)).decode())'"
 
 
-class SealKeys(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SealKeys:
     """A ring: keys by id, the id of the current one, and whether outcomes without a seal may pass."""
 
-    keys: Mapping[str, bytes]
+    keys: Mapping[str, bytes] = field(repr=False)
     current: str | None
     accept_plain: bool
 
@@ -64,7 +66,7 @@ def parse_seal_keys(text: str) -> SealKeys:
         if not colon or not _KEY_ID.fullmatch(name):
             raise ConfigurationError(
                 f"{VARIABLE}: part {number} is no `id:key`: write an id of letters, digits, '.', '_' or '-', a colon, "
-                f"and the base64 of 32 bytes, such as k1: and what this prints: {_EXAMPLE}"
+                f"and the base64 of 32 bytes; {_EXAMPLE}"
             )
         if name in keys:
             raise ConfigurationError(f"{VARIABLE}: the id {name} stands there twice: give every key an id of its own")
@@ -76,9 +78,9 @@ def _decoded(name: str, encoded: str) -> bytes:
     try:
         key = base64.b64decode(encoded.replace("-", "+").replace("_", "/") + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise ConfigurationError(f"{VARIABLE}: the key {name} is no base64: write what this prints: {_EXAMPLE}") from None
+        raise ConfigurationError(f"{VARIABLE}: the key {name} is no base64; {_EXAMPLE}") from None
     if len(key) != _KEY_LENGTH:
-        raise ConfigurationError(f"{VARIABLE}: the key {name} has {len(key)} bytes, not 32: write what this prints: {_EXAMPLE}")
+        raise ConfigurationError(f"{VARIABLE}: the key {name} has {len(key)} bytes, not 32; {_EXAMPLE}")
     return key
 
 
@@ -110,8 +112,8 @@ class Sealer:
         self._accept_plain = accept_plain or not self._keys
         self._largest = largest
         self._zstd = _Zstd()
-        if self._keys:
-            _aes_gcm()  # a missing package is said now, not at the first payment
+        if self._keys:  # a missing package is said now, not at the first payment
+            self._cipher, self._invalid = _aes_gcm()
 
     @classmethod
     def from_text(cls, text: str, compress_above: int | None = 1024) -> Sealer:
@@ -121,7 +123,7 @@ class Sealer:
         ring = parse_seal_keys(text)
         return cls(compress_above, ring.keys, ring.current, accept_plain=ring.accept_plain)
 
-    def seal(self, id: bytes, packed: bytes) -> bytes:  # noqa: A002 - the store's word for it
+    def seal(self, id: bytes, packed: bytes) -> bytes:  # noqa: A002 - as in the record
         """An outcome as the store gets it."""
         if len(packed) <= self._compress_above:
             return self._encrypt(id, _FORMAT, packed) if self._current is not None else _PLAIN + packed
@@ -133,7 +135,7 @@ class Sealer:
         return self._encrypt(id, form, packed) if self._current is not None else bytes((form,)) + packed
 
     def open(self, id: bytes, data: bytes) -> bytes:  # noqa: A002
-        """The outcome that was sealed for this id; RecordForged if it was not, RecordUnreadable if nobody can tell."""
+        """The outcome that was sealed for this id; RecordForged if it was not, RecordUnreadable if none can tell."""
         form = data[0] if data else -1
         if form == _FORMAT and self._accept_plain:
             return data[1:]
@@ -146,7 +148,7 @@ class Sealer:
             packed = data[1:]
         else:
             raise RecordUnreadable(
-                "the stored outcome is not encrypted, though there are keys: if it was written before there were, allow "
+                "the stored outcome is not encrypted, though there are keys: if it is older than they are, allow "
                 f"accept_plain=True (the word `plain` at the end of {VARIABLE}) until such outcomes have expired"
             )
         return self._zstd.decompress(packed, self._largest) if form & _COMPRESSED else packed
@@ -155,7 +157,7 @@ class Sealer:
         name = cast("str", self._current)
         head = bytes((form | _ENCRYPTED, len(name))) + name.encode()
         nonce = os.urandom(_NONCE_LENGTH)
-        sealed: bytes = _aes_gcm()(_own_key(self._keys[name], id_)).encrypt(nonce, packed, head + id_)
+        sealed: bytes = self._cipher(_own_key(self._keys[name], id_)).encrypt(nonce, packed, head + id_)
         return head + nonce + sealed
 
     def _decrypt(self, id_: bytes, data: bytes) -> bytes:
@@ -166,11 +168,10 @@ class Sealer:
             raise RecordUnreadable("the stored outcome is damaged: its seal is cut short")
         key = self._keys.get(name)
         if key is None:
-            raise RecordUnreadable(f"the stored outcome is sealed with the key {name!r}, which is not here: add it to {VARIABLE}")
-        invalid = import_module("cryptography.exceptions").InvalidTag
+            raise RecordUnreadable(f"the stored outcome is sealed with the key {name!r}: add it to {VARIABLE}")
         try:
-            return cast("bytes", _aes_gcm()(_own_key(key, id_)).decrypt(nonce, sealed, head + id_))
-        except invalid:
+            return cast("bytes", self._cipher(_own_key(key, id_)).decrypt(nonce, sealed, head + id_))
+        except self._invalid:
             raise RecordForged(
                 f"the stored outcome fails its seal: it was changed, or moved from another record, or {name!r} is now "
                 "another key than the one it was sealed with"
@@ -186,7 +187,7 @@ def _checked_ring(keys: Mapping[str, bytes], current: str | None) -> str | None:
     if current is None and len(keys) > 1:
         raise ConfigurationError(f"there are several keys: write current=, the id for new outcomes: {', '.join(keys)}")
     if current is not None and current not in keys:
-        raise ConfigurationError(f"current={current!r} is not among the ids of keys=: {', '.join(keys) or 'there are none'}")
+        raise ConfigurationError(f"current={current!r} is no id of keys=: {', '.join(keys) or 'there are no keys'}")
     return next(iter(keys), None) if current is None else current
 
 
@@ -194,9 +195,10 @@ def _own_key(key: bytes, id_: bytes) -> bytes:
     return hashlib.blake2b(id_, key=key, digest_size=_KEY_LENGTH, person=b"oncekey seal 1").digest()
 
 
-def _aes_gcm() -> Any:
+def _aes_gcm() -> tuple[Any, type[Exception]]:
     try:
-        return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+        cipher = import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+        return cipher, import_module("cryptography.exceptions").InvalidTag
     except ModuleNotFoundError as missing:
         raise MissingExtra("encryption of stored outcomes", "encryption") from missing
 
@@ -222,7 +224,7 @@ class _Zstd(threading.local):
     def decompress(self, data: bytes, limit: int) -> bytes:
         """The data as it was, if that is not larger than the limit."""
         if self._codec is None:
-            raise RecordUnreadable("the stored outcome is compressed, and zstd is not installed: pip install 'oncekey[zstd]'")
+            raise RecordUnreadable("the stored outcome is compressed; to read it: pip install 'oncekey[zstd]'")
         return self._codec.decompress(data, limit)
 
 
@@ -283,7 +285,8 @@ class _Package:
 def _check_size(size: int | None, limit: int) -> None:
     """A frame says how much it unpacks to, and no more than that is ever unpacked."""
     if size is None or size > limit:
-        raise RecordUnreadable(f"the stored outcome claims to unpack to {size or 'unlimited'} bytes; the limit is {limit}")
+        claim = "an unsaid number of" if size is None else str(size)
+        raise RecordUnreadable(f"the stored outcome claims to unpack to {claim} bytes; the limit is {limit}")
 
 
 def _whole(found: bytes, size: int, *, complete: bool) -> bytes:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from oncekey.core.commands import (
     DONE,
@@ -29,6 +30,9 @@ from oncekey.stores.contract import Finding, Listener
 def wall_clock() -> int:
     """Milliseconds since the epoch: in one process the store's clock is the machine's."""
     return time.time_ns() // 1_000_000
+
+
+C = TypeVar("C", Settlement, Renewal, Swap)
 
 
 class _Subscription:
@@ -69,28 +73,28 @@ class MemoryStore:
     def settle(self, many: Sequence[Settlement]) -> list[Written]:
         with self._lock:
             now = self.clock()
-            return [self._write(s.id, lambda record, s=s: settled(record, s, now), now) for s in many]  # type: ignore[misc]
+            return [self._write(one.id, settled, one, now) for one in many]
 
     def renew(self, many: Sequence[Renewal]) -> list[Written]:
         with self._lock:
             now = self.clock()
-            return [self._write(r.id, lambda record, r=r: renewed(record, r, now), now) for r in many]  # type: ignore[misc]
+            return [self._write(one.id, renewed, one, now) for one in many]
 
     def swap(self, swap: Swap) -> Written:
         with self._lock:
-            return self._write(
-                swap.id, lambda record: swap.new if record.version == swap.seen_version else None, self.clock()
-            )
+            return self._write(swap.id, _swapped, swap, self.clock())
 
-    def _write(self, id_: bytes, change: Callable[[Record], Record | None], now: int) -> Written:
+    def _write(self, id_: bytes, change: Callable[[Record, C, int], Record | None], command: C, now: int) -> Written:
         record = self._records.get(id_)
-        new = change(record) if record is not None else None
+        if record is None:
+            return Stale(None)
+        new = change(record, command, now)
         if new is None:
-            return Stale(Seen(record, now) if record is not None else None)
+            return Stale(Seen(record, now))
         if new is not record:
             self._put(new)
             # A take-over leaves the record in progress, and drops the mark with the attempt that was waited for.
-            if record is not None and record.waited and not (new.waited and new.state in IN_PROGRESS):
+            if record.waited and not (new.waited and new.state in IN_PROGRESS):
                 self._tell(id_)
         return DONE
 
@@ -168,6 +172,10 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+def _swapped(record: Record, swap: Swap, _now: int) -> Record | None:
+    return swap.new if record.version == swap.seen_version else None
 
 
 def _answer_over(record: Record, now: int) -> bool:

@@ -1,0 +1,75 @@
+"""The request's half of an ASGI exchange: the body, read whole and up to a cap before anything is claimed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from oncekey.http.messages import Reply, Request
+
+if TYPE_CHECKING:
+    from oncekey.adapters.asgi import Message, Receive
+    from oncekey.http.gate import Gate
+
+
+class Upload:
+    """Reads the body once and gives it to the application again."""
+
+    __slots__ = ("_gate", "_receive", "_request", "_unread", "ended", "gone")
+
+    def __init__(self, receive: Receive, request: Request, gate: Gate) -> None:
+        self._receive = receive
+        self._request = request
+        self._gate = gate
+        self._unread = True
+        self.gone = False
+        self.ended: asyncio.Event | None = None
+
+    async def read(self) -> Reply | None:
+        """Read it all, or return the refusal. A client that leaves before the last byte has sent nothing: `gone`."""
+        declared = self._request.header(b"content-length")
+        if declared.isdigit() and (refusal := self._gate.too_large(int(declared))) is not None:
+            return refusal
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            body = message.get("body", b"")
+            self._request.body = body
+            return self._gate.too_large(len(body))
+        return await self._read_on(message)
+
+    async def _read_on(self, message: Message) -> Reply | None:
+        chunks, size = [], 0
+        while message["type"] == "http.request":
+            chunk = message.get("body", b"")
+            chunks.append(chunk)
+            size += len(chunk)
+            if (refusal := self._gate.too_large(size)) is not None:
+                return refusal
+            if not message.get("more_body", False):
+                self._request.body = b"".join(chunks)
+                return None
+            message = await self._receive()
+        # http.disconnect before the last chunk looks like an end and is none.
+        self.gone = True
+        return None
+
+    async def again(self) -> Message:
+        """What the application receives: the body in one piece, then whatever else comes."""
+        if self._unread:
+            self._unread = False
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        return await self._receive()
+
+    async def guarded(self) -> Message:
+        """The same for work that must run on: that the client has left is told only when the answer is complete."""
+        if not self._unread:
+            if self.ended is None:
+                self.ended = asyncio.Event()
+            await self.ended.wait()
+        return await self.again()
+
+    def end(self) -> None:
+        """The answer is complete, or flows freely: from now on the application hears what the server says."""
+        if self.ended is None:
+            self.ended = asyncio.Event()
+        self.ended.set()

@@ -1,0 +1,88 @@
+"""Running the application on a claimed key: in a task of its own, settled whatever its end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+from oncekey.adapters.asgi_answer import Answering
+from oncekey.core.record import State
+from oncekey.engine.events import log
+from oncekey.engine.operation import AsyncOperation
+from oncekey.errors import NotExecuted, OutcomeUnknown
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from oncekey.adapters.asgi import OnceKeyMiddleware, Scope, Send
+    from oncekey.adapters.asgi_upload import Upload
+    from oncekey.engine.attempt import Attempt
+    from oncekey.http.exchange import Exchange
+
+# Ways by which bytes would reach the client past us: on a guarded request they are not offered.
+BYPASSES = frozenset(
+    f"http.response.{way}" for way in ("pathsend", "zerocopysend", "push", "trailers", "early_hint", "debug")
+)
+# Ends that the handler did not choose, or that end the process: there is nobody to answer.
+STOPPED = (asyncio.CancelledError, GeneratorExit, SystemExit, KeyboardInterrupt)
+
+
+class Work:
+    """One run of the application."""
+
+    def __init__(
+        self, installed: OnceKeyMiddleware, exchange: Exchange, attempt: Attempt, upload: Upload, send: Send
+    ) -> None:
+        self._installed = installed
+        self._exchange = exchange
+        self._attempt = attempt
+        self._upload = upload
+        self._answer = Answering(installed.engine, exchange, attempt, upload, send)
+
+    async def run(self, scope: Scope) -> None:
+        """Run it and wait. Being cancelled here cancels nothing there: the client has left, the work has not."""
+        own = dict(scope)
+        own["oncekey"] = AsyncOperation(self._installed.engine, self._attempt, self._exchange.key)
+        if scope.get("extensions"):
+            own["extensions"] = {name: how for name, how in scope["extensions"].items() if name not in BYPASSES}
+        task = _spawn(self._work(own))
+        if task.done():
+            task.result()
+            return
+        running = self._installed.running
+        running.add(task)
+        task.add_done_callback(running.discard)
+        await asyncio.shield(task)
+
+    async def _work(self, scope: Scope) -> None:
+        try:
+            await self._installed.app(scope, self._upload.guarded, self._answer.send)
+        except BaseException as error:
+            if not self._answer.settled:
+                await self._unanswered(error)
+            if not isinstance(error, NotExecuted | OutcomeUnknown):
+                raise
+        else:
+            if not self._answer.settled:
+                log.error("operation %s ended without an answer", self._attempt.id.hex()[:12])
+                await self._unanswered(None)
+        finally:
+            self._upload.end()
+
+    async def _unanswered(self, error: BaseException | None) -> None:
+        """The application ended without a whole answer: record what that means, and tell the client."""
+        done = self._exchange.failed(self._attempt, error)
+        if done.target is State.UNKNOWN:
+            log.error("the outcome of operation %s is unknown: %s", self._attempt.id.hex()[:12], done.note)
+        overruled = await self._answer.settle(done)
+        if not isinstance(error, STOPPED):
+            await self._answer.reply(overruled or self._exchange.failure(done))
+
+
+def _spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task for the work; where Python can, it starts at once and may be over without ever being scheduled."""
+    loop = asyncio.get_running_loop()
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(work, loop=loop, eager_start=True)
+    return loop.create_task(work)

@@ -1,0 +1,228 @@
+"""What the client is told: a stored answer again, or why nothing was run and what to do next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
+
+from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refused, Replay, Unknown
+from oncekey.core.keys import key_ref
+from oncekey.core.outcome import Answer, Tombstone, Value, unpack
+from oncekey.core.record import Guarantee, Record, State
+from oncekey.errors import (
+    BadKey,
+    BodyIncomplete,
+    BodyTooLarge,
+    ConfigurationError,
+    LeaseLost,
+    NotExecuted,
+    OnceKeyError,
+    OutcomeUnknown,
+    RecordForged,
+    RecordUnreadable,
+    RequestRefused,
+    StoreError,
+)
+from oncekey.http.capture import legal
+from oncekey.http.grammar import Verdict
+from oncekey.http.messages import Headers, Reply
+from oncekey.http.problems import PROBLEMS, Fault, Retry
+
+if TYPE_CHECKING:
+    from oncekey.core.outcome import Outcome
+    from oncekey.http.grammar import Dialect, Header
+
+NO_STORE = (b"cache-control", b"no-store")
+# In every dialect, because most have no place for the type in their bodies.
+PROBLEM = b"idempotency-problem"
+
+# Seconds. A lease may be prolonged, so longer waits than this are not worth announcing.
+LONGEST_WAIT = 300
+UNKNOWN_WAIT = 5
+STORE_WAIT = 2
+SHORTEST_WAIT = 1
+
+
+def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: str = "") -> Reply:
+    """The stored answer with the dialect's marker, nothing re-encoded; or that it was not kept."""
+    if not isinstance(outcome, Answer):
+        if isinstance(outcome, Value):
+            raise RecordUnreadable("the record holds a function's result and no answer of HTTP")
+        return _not_kept(dialect, outcome, key, ref)
+    status, stored, body = outcome
+    headers = list(stored)
+    cached = False
+    for name, value in stored:
+        if not legal(name, value):
+            raise RecordForged("the stored answer has a header that HTTP forbids; it was not written by OnceKey")
+        if len(name) == len(b"cache-control") and name.lower() == b"cache-control":
+            cached = True
+    if not cached:
+        headers.append(NO_STORE)
+    headers += dialect.marker
+    if dialect.echo == "always" and key is not None:
+        headers.append((dialect.header_name, key.encode()))
+    if status >= 500:  # noqa: PLR2004 - server errors
+        headers += dialect.kept_error_hints
+    return Reply(dialect.replay_statuses.get(status, status), headers, body)
+
+
+def answer(dialect: Dialect, decision: Decision, *, key: str | None = None, spread: float | None = None) -> Reply:
+    """The reply to every decision but Execute. The outcome of a Replay must be opened already (engine.sealing)."""
+    wait: int | None = None
+    match decision:
+        case Replay(record):
+            return replay(dialect, unpack(record.outcome), key=key, ref=key_ref(record.id))
+        case InProgress(record, left_for):
+            slug, detail = _waiting(record)
+            wait = _seconds(left_for)
+        case Unknown(record, left_for):
+            slug, detail, wait = "outcome-unknown", UNKNOWN_DETAIL, max(_seconds(left_for), UNKNOWN_WAIT)
+        case Mismatch(record):
+            slug, detail = "key-reused", MISMATCH_DETAIL
+        case Refused(record, reason):
+            slug = "key-expired" if reason == "expired" else "attempts-exhausted"
+            detail = EXPIRED_DETAIL if reason == "expired" else EXHAUSTED_DETAIL
+        case Execute():
+            raise TypeError("Execute is no answer: run the work")
+        case _:
+            assert_never(decision)
+    fault = _fault(dialect, slug, detail, wait=wait, spread=spread)._replace(operation=key_ref(record.id))
+    if slug == "attempts-exhausted" and record.guarantee is Guarantee.DEDUPLICATED_DOWNSTREAM:
+        # Its attempts may have had effects, which only the keys derived from this one deduplicate.
+        fault = fault._replace(retry=Retry.NEVER)
+    return write(dialect, fault, key)
+
+
+MISMATCH_DETAIL = (
+    "This idempotency key was first used with another request. Send that request again unchanged to get its answer; "
+    "for a different operation make a new key."
+)
+UNKNOWN_DETAIL = (
+    "An earlier attempt ended without a known outcome, and it is being found out whether it took effect. Send the same "
+    "request with the same key later; a new key could double the effect."
+)
+EXPIRED_DETAIL = (
+    "The operation with this key was carried out and its answer is no longer kept. Look up its result; send a new key "
+    "only for a new operation."
+)
+EXHAUSTED_DETAIL = "Every attempt that this key allows has failed. Find out why before you use a new key."
+UNREADABLE_DETAIL = "The record of this operation cannot be read, so nothing was run."
+STORE_DETAIL = "It cannot be checked whether this operation was run before, so nothing was run."
+
+
+def refuse(
+    dialect: Dialect, error: OnceKeyError, *, key: str | None = None, ref: str = "", spread: float | None = None
+) -> Reply:
+    """The reply to an error. Nothing of a store's own message is shown to the client."""
+    slug, detail, wait = _named(error)
+    fault = _fault(dialect, slug, detail, wait=wait, spread=spread)._replace(operation=ref)
+    if isinstance(error, BadKey):
+        fault = fault._replace(rule=error.rule)
+    if slug == "request-refused":
+        fault = fault._replace(status=error.status)
+    return write(dialect, fault, key)
+
+
+# The first line that fits names the problem; no detail means that the error's own sentence is written for clients.
+TOLD: tuple[tuple[type[OnceKeyError], str, str | None, int | None], ...] = (
+    (BadKey, "key-invalid", None, None),
+    (BodyTooLarge, "body-too-large", None, None),
+    (BodyIncomplete, "body-incomplete", None, None),
+    (RequestRefused, "request-refused", None, None),
+    (LeaseLost, "lease-lost", "Another attempt has taken over this operation; its answer counts.", SHORTEST_WAIT),
+    (NotExecuted, "not-executed", "Nothing was done. Send the same request with the same key again.", SHORTEST_WAIT),
+    (OutcomeUnknown, "outcome-unknown", UNKNOWN_DETAIL, UNKNOWN_WAIT),
+    (RecordUnreadable, "record-unreadable", UNREADABLE_DETAIL, STORE_WAIT),
+    (RecordForged, "record-unreadable", UNREADABLE_DETAIL, STORE_WAIT),
+    (StoreError, "store-unavailable", STORE_DETAIL, STORE_WAIT),
+    (ConfigurationError, "store-unavailable", STORE_DETAIL, STORE_WAIT),
+)
+RULES = {"missing": "key-missing", "repeated": "key-repeated"}
+
+
+def _named(error: OnceKeyError) -> tuple[str, str, int | None]:
+    """The problem, its detail and how long to wait."""
+    if isinstance(error, BadKey) and error.rule in RULES:
+        return RULES[error.rule], str(error), None
+    for kind, slug, detail, wait in TOLD:
+        if isinstance(error, kind):
+            return slug, detail if detail is not None else str(error), wait
+    if error.status == PROBLEMS["caller-unknown"].status:
+        return "caller-unknown", str(error), None
+    return "store-unavailable", STORE_DETAIL, STORE_WAIT
+
+
+def first_marks(
+    dialect: Dialect, status: int, headers: Sequence[Header], verdict: Verdict, *, key: str | None = None
+) -> Headers:
+    """What is added to the application's own answer on its way out; never what it has set itself."""
+    added: Headers = []
+    if dialect.echo == "always" and key is not None:
+        added.append((dialect.header_name, key.encode()))
+    if verdict in {Verdict.RELEASED, Verdict.UNKNOWN}:
+        added += dialect.hints.get(Retry.SAME_KEY_LATER, ())
+    elif verdict is Verdict.KEPT and status >= 500:  # noqa: PLR2004 - server errors
+        added += dialect.kept_error_hints
+    if not added:
+        return added
+    present = {name.lower() for name, _ in headers}
+    return [header for header in added if header[0] not in present]
+
+
+def write(dialect: Dialect, fault: Fault, key: str | None) -> Reply:
+    """A refusal in the dialect's shape, with the headers that all refusals carry."""
+    extra, body = dialect.shape(fault)
+    headers: Headers = [(b"content-type", dialect.media), (b"content-length", b"%d" % len(body)), NO_STORE]
+    headers.append((PROBLEM, fault.slug.encode()))
+    if fault.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % fault.retry_after))
+    headers += extra
+    headers += dialect.hints.get(fault.retry, ())
+    if dialect.echo == "always" and key is not None:
+        headers.append((dialect.header_name, key.encode()))
+    return Reply(fault.status, headers, body)
+
+
+def retry_after(seconds: int, spread: float | None = None) -> int:
+    """Whole seconds, at least 1, up to a quarter longer so that clients do not all return together.
+
+    `spread` places a request in that quarter, from 0 to below 1; by default the system's randomness does.
+    """
+    if spread is None:
+        spread = os.urandom(1)[0] / 256
+    seconds = max(SHORTEST_WAIT, min(seconds, LONGEST_WAIT))
+    return seconds + int(spread * (seconds // 4 + 2))
+
+
+def _fault(dialect: Dialect, slug: str, detail: str, *, wait: int | None, spread: float | None) -> Fault:
+    problem = PROBLEMS[slug]
+    return Fault(
+        problem=problem,
+        status=dialect.status_of(problem),
+        detail=detail,
+        retry=problem.retry,
+        retry_after=retry_after(wait, spread) if wait is not None else None,
+        place=dialect.header or dialect.members[0],
+        docs=dialect.docs,
+    )
+
+
+def _not_kept(dialect: Dialect, stone: Tombstone, key: str | None, ref: str) -> Reply:
+    detail = (
+        f"The operation was carried out and answered with status {stone.status}; that answer was not kept "
+        f"({stone.reason}). Look up its result; do not send it again."
+    )
+    fault = _fault(dialect, "answer-not-kept", detail, wait=None, spread=None)
+    return write(dialect, fault._replace(operation=ref), key)
+
+
+def _waiting(record: Record) -> tuple[str, str]:
+    if record.state is State.FAILED_RETRYABLE:
+        return "retry-later", "An attempt failed without effect. Send the same request with the same key later."
+    return "in-progress", "A request with this idempotency key is being carried out. Send the same request again later."
+
+
+def _seconds(milliseconds: int) -> int:
+    return -(-milliseconds // 1000)

@@ -1,0 +1,123 @@
+"""What is kept of an application's answer, and how its end is recorded.
+
+Kept are all headers in their order, duplicates too, but those that belong to one message, one connection, one session
+or one moment. A body is kept as the application sent it: if a layer inside of ours compressed it, compressed, together
+with its content-encoding and vary; compress outside of OnceKey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncekey.core.outcome import STATIC
+from oncekey.core.policy import ms
+from oncekey.errors import NotExecuted
+from oncekey.http.grammar import Verdict
+
+if TYPE_CHECKING:
+    from oncekey.core.policy import Policy
+    from oncekey.core.record import State
+    from oncekey.http.grammar import Dialect
+
+Header = tuple[bytes, bytes]
+
+# Belong to the connection (RFC 9110, 7.6.1).
+HOP_BY_HOP = frozenset(
+    {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+    | {b"http2-settings"}
+)
+# Belong to a session: nobody else may get them.
+SESSION = frozenset(
+    {b"set-cookie", b"set-cookie2", b"clear-site-data", b"www-authenticate", b"authentication-info", b"authorization"}
+    | {b"x-csrf-token", b"x-csrftoken", b"x-xsrf-token", b"csrf-token", b"dpop-nonce"}
+)
+# Belong to the moment, or to the server that answers.
+MOMENT = frozenset({b"date", b"server", b"age", b"via", b"alt-svc", b"server-timing", b"x-runtime", b"x-process-time"})
+# Name one request; a replay is another.
+REQUEST_IDS = frozenset(
+    {b"x-request-id", b"request-id", b"x-correlation-id", b"correlation-id", b"x-trace-id", b"trace-id", b"x-span-id"}
+    | {b"traceparent", b"tracestate", b"traceresponse", b"baggage", b"b3", b"uber-trace-id", b"x-cloud-trace-context"}
+    | {b"x-amzn-trace-id", b"x-amzn-requestid", b"x-amz-request-id", b"x-amz-id-2", b"x-datadog-trace-id", b"cf-ray"}
+)
+NEVER_KEPT = HOP_BY_HOP | SESSION | MOMENT | REQUEST_IDS
+NEVER_KEPT_PREFIXES = (b"proxy-", b"x-b3-")
+# What nearly all answers have: a short way for them.
+USUAL = frozenset(name.lower() for name, _ in STATIC) - NEVER_KEPT
+
+TOKEN_BYTES = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+# The shortest time that a store can tell from none.
+_AT_ONCE = 1
+
+
+def kept_headers(headers: Iterable[Header], also_drop: Collection[bytes] = ()) -> list[Header]:
+    """The headers that are stored. `also_drop` holds further names, in lower case."""
+    kept: list[Header] = []
+    named: list[bytes] = []
+    for header in headers:
+        name = header[0].lower()
+        if name in USUAL and name not in also_drop and _clean(header[1]):
+            kept.append(header)
+        elif name in NEVER_KEPT or name.startswith(NEVER_KEPT_PREFIXES) or name in also_drop:
+            if name == b"connection":
+                named += [option.strip() for option in header[1].lower().split(b",")]
+        elif legal(*header):
+            kept.append(header)
+    return [header for header in kept if header[0].lower() not in named] if named else kept
+
+
+def legal(name: bytes, value: bytes) -> bool:
+    """Whether HTTP allows this header; one that is not could end the head of a message early."""
+    return bool(name) and not name.translate(None, TOKEN_BYTES) and _clean(value)
+
+
+def _clean(value: bytes) -> bool:
+    return not (b"\n" in value or b"\r" in value or b"\0" in value)
+
+
+class Ending(NamedTuple):
+    """How an attempt is recorded, in the terms of a Settlement; a KEPT one takes the answer with it."""
+
+    verdict: Verdict
+    keep_for: int | None
+    due_for: int | None
+    note: str = ""
+
+    @property
+    def target(self) -> State:
+        """Where the record goes."""
+        return self.verdict.state
+
+
+def settlement(
+    dialect: Dialect, policy: Policy, status: int, headers: Sequence[Header] = (), *, begun: bool = True
+) -> Ending:
+    """How a finished answer is recorded. `begun` is False while the latch says that no effect has left."""
+    verdict = dialect.outcomes.verdict(status, headers)
+    if verdict is Verdict.KEPT:
+        return _completed(policy)
+    note = f"the handler answered {status}"
+    if verdict is Verdict.FORGOTTEN:
+        return Ending(Verdict.FORGOTTEN, _AT_ONCE, None, note)
+    return _unfinished(policy, note, nothing_done=verdict is Verdict.RELEASED or not begun)
+
+
+def settlement_without_answer(policy: Policy, error: BaseException | None, *, begun: bool = True) -> Ending:
+    """How an end without an answer is recorded: an exception, a cancellation, or an answer that was cut short."""
+    note = f"{type(error).__name__}: {error}"[:200] if error is not None else "the handler ended without an answer"
+    return _unfinished(policy, note, nothing_done=isinstance(error, NotExecuted) or not begun)
+
+
+def _completed(policy: Policy) -> Ending:
+    # due_at of a completed record is the end of the answer, expires_at that of the key; only a longer key needs both.
+    if policy.keep_key_for is None or policy.keep_key_for == policy.keep_for:
+        return Ending(Verdict.KEPT, ms(policy.keep_for), None)
+    return Ending(Verdict.KEPT, ms(policy.keep_key_for), ms(policy.keep_for))
+
+
+def _unfinished(policy: Policy, note: str, *, nothing_done: bool) -> Ending:
+    if not nothing_done:
+        return Ending(Verdict.UNKNOWN, None, ms(policy.reconcile_after_for), note)
+    due_for = ms(policy.retry_after_for) if policy.retry_after_for is not None else None
+    return Ending(Verdict.RELEASED, ms(policy.keep_key_for or policy.keep_for), due_for, note)

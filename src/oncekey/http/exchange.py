@@ -1,0 +1,101 @@
+"""One request with a key: the claim to make, the answer to each decision, the settlement of each end. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncekey.core.commands import Settlement, Stale
+from oncekey.core.decision import Decision, Replay
+from oncekey.core.fingerprint import Fingerprint
+from oncekey.core.keys import key_ref
+from oncekey.core.outcome import pack, tombstone, unpack
+from oncekey.core.record import State
+from oncekey.errors import LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
+from oncekey.http.answer import answer, first_marks, refuse, replay
+from oncekey.http.capture import Ending, kept_headers, settlement, settlement_without_answer
+from oncekey.http.grammar import Verdict
+from oncekey.http.messages import Headers, Reply
+
+if TYPE_CHECKING:
+    from oncekey.core.commands import Claim
+    from oncekey.core.fingerprint import Parts
+    from oncekey.core.record import Record
+    from oncekey.engine.attempt import Attempt
+    from oncekey.http.gate import Gate
+
+STREAMED = "it was a stream"
+TOO_LONG = "it was longer than this service keeps"
+
+
+class Answered(NamedTuple):
+    """How to record an answer, and the headers that are added to it on its way out."""
+
+    settlement: Settlement
+    marks: Headers
+
+
+class Exchange:
+    """One request. It is also what the flows ask whether a stored fingerprint is the same request (flows.Asked)."""
+
+    __slots__ = ("claim", "gate", "key", "parts")
+
+    def __init__(self, gate: Gate, key: str, claim: Claim, parts: Parts) -> None:
+        self.gate = gate
+        self.key = key
+        self.claim = claim
+        self.parts = parts
+
+    def same_request(self, stored: bytes) -> bool:
+        """Whether a stored fingerprint stands for this request."""
+        # Nearly every retry is the same bytes, and then so is the whole fingerprint.
+        if stored == self.claim.fingerprint:
+            return True
+        return self.gate.fingerprinter.matches_request(Fingerprint.decode(stored), self.parts)
+
+    def answer(self, decision: Decision) -> Reply:
+        """The reply to every decision but Execute."""
+        if type(decision) is Replay:
+            return self.replay(decision.record)
+        return answer(self.gate.dialect, decision, key=self.key)
+
+    def replay(self, record: Record) -> Reply:
+        """The stored answer, with the dialect's marker."""
+        packed = self.gate.sealer.open(record.id, record.outcome)
+        return replay(self.gate.dialect, unpack(packed), key=self.key, ref=key_ref(record.id))
+
+    def refuse(self, error: OnceKeyError) -> Reply:
+        """The reply to an error."""
+        return refuse(self.gate.dialect, error, key=self.key, ref=key_ref(self.claim.id))
+
+    def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
+        """How to record the handler's answer, by the dialect's outcome table; without a body it cannot be kept."""
+        gate = self.gate
+        ending = settlement(gate.dialect, gate.policy, status, headers, begun=attempt.state is not State.CLAIMED)
+        packed = b""
+        if ending.verdict is Verdict.KEPT:
+            packed = tombstone(status, lack) if body is None else pack(status, kept_headers(headers), body)
+            packed = gate.sealer.seal(self.claim.id, packed)
+        marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
+        return Answered(self._settlement(ending, packed), marks)
+
+    def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
+        """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""
+        begun = attempt.state is not State.CLAIMED
+        return self._settlement(settlement_without_answer(self.gate.policy, error, begun=begun), b"")
+
+    def _settlement(self, ending: Ending, outcome: bytes) -> Settlement:
+        claim = self.claim
+        return Settlement(claim.id, claim.token, ending.target, outcome, ending.keep_for, ending.due_for, ending.note)
+
+    def failure(self, done: Settlement) -> Reply:
+        """What the client is told when the handler gave no answer."""
+        if done.target is State.FAILED_RETRYABLE:
+            return self.refuse(NotExecuted())
+        return self.refuse(OutcomeUnknown())
+
+    def overruled(self, stale: Stale) -> Reply:
+        """Our attempt lost its lease and somebody else has decided: their answer is the answer."""
+        found = stale.found
+        if found is not None and found.record.state is State.COMPLETED:
+            return self.replay(found.record)
+        return self.refuse(LeaseLost())

@@ -1,0 +1,125 @@
+"""What one installation of OnceKey does with a request, without a framework: the adapters carry it out.
+
+A Gate is made once, from what the user chose. `Gate.prepare` turns a whole request into an Exchange, or into the
+refusal to send. An Exchange knows the claim to make, the answer to every decision, and the settlement of every end.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+
+from oncekey.core.commands import Claim
+from oncekey.core.fingerprint import Fingerprinter, Parts
+from oncekey.core.flows import Terms
+from oncekey.core.keys import endpoint_of, scope_of
+from oncekey.core.policy import Policy, ms
+from oncekey.core.record import Label, State
+from oncekey.engine.sealing import Sealer
+from oncekey.errors import BadKey, BodyTooLarge, ConfigurationError, OnceKeyError
+from oncekey.http import dialects
+from oncekey.http import scope as scopes
+from oncekey.http.answer import refuse
+from oncekey.http.exchange import Exchange
+from oncekey.http.grammar import Dialect
+from oncekey.http.keyfield import find_key
+from oncekey.http.messages import Reply, Request
+from oncekey.http.scope import Scope
+
+Paths = Sequence[str] | Callable[[str], bool] | None
+
+# Scopes whose hash is kept at hand; an endpoint and a caller make one.
+SCOPES = 4096
+
+
+class Gate:
+    """The choices of one installation, checked once."""
+
+    def __init__(
+        self,
+        *,
+        scope: Scope | None = None,
+        dialect: str | Dialect = "ietf",
+        policy: Policy | None = None,
+        required: bool | None = None,
+        paths: Paths = None,
+        fingerprinter: Fingerprinter | None = None,
+        sealer: Sealer | None = None,
+    ) -> None:
+        self.scope = scopes.required(scope)
+        self.dialect = dialect if isinstance(dialect, Dialect) else dialects.dialect(dialect)
+        self.policy = policy or self.dialect.policy()
+        self.required = self.dialect.required if required is None else required
+        self.paths = _paths(paths)
+        self.fingerprinter = fingerprinter or Fingerprinter()
+        self.sealer = sealer or Sealer()
+        self.methods = self.dialect.methods
+        self.lease_for = ms(self.policy.lease_for)
+        self.state = State.CLAIMED if self.policy.latch else State.EXECUTING
+        self.guarantee = self.policy.level
+        self.terms = Terms(
+            keep_for=ms(self.policy.keep_key_for or self.policy.keep_for),
+            reconcile_after_for=ms(self.policy.reconcile_after_for),
+            attempts=self.policy.attempts,
+        )
+        self._scopes = functools.lru_cache(SCOPES)(scope_of)
+
+    def covers(self, method: str, path: str) -> bool:
+        """Whether a request is ours at all; others pass untouched."""
+        return method in self.methods and (self.paths is None or self.paths(path))
+
+    def too_large(self, size: int) -> Reply | None:
+        """The refusal of a body over the cap."""
+        if size <= self.policy.max_body:
+            return None
+        return refuse(self.dialect, BodyTooLarge(f"the body is over the limit of {self.policy.max_body} bytes"))
+
+    def key(self, request: Request) -> str | Reply | None:
+        """The request's key; None if it has none and needs none; or the refusal."""
+        try:
+            return find_key(self.dialect, request, required=self.required)
+        except BadKey as bad:
+            return refuse(self.dialect, bad)
+
+    def prepare(self, request: Request, key: str) -> Exchange | Reply:
+        """Everything that can be known before the store is asked."""
+        caller = self.scope(request)
+        if caller is None:
+            return refuse(self.dialect, CallerUnknown(CALLER_UNKNOWN))
+        in_scope = self.dialect.endpoint == "scope"
+        endpoint = endpoint_of(request.method, request.path)
+        hasher, digest = self._scopes(caller, endpoint if in_scope else "")
+        parts = Parts(request.method, request.path, request.query, request.header(b"content-type"), request.body)
+        claim = Claim(
+            id=hasher.record_id(key),
+            token=os.urandom(16),
+            fingerprint=self.fingerprinter.compute(parts).encode(),
+            lease_for=self.lease_for,
+            state=self.state,
+            guarantee=self.guarantee,
+            label=Label(digest, endpoint, key),
+        )
+        return Exchange(self, key, claim, parts)
+
+
+class CallerUnknown(OnceKeyError):
+    """The scope found no caller in the request: a key without an owner is refused."""
+
+    status = 401
+
+
+CALLER_UNKNOWN = "the request does not say whose idempotency key this is; send your credentials with it"
+
+
+def _paths(paths: Paths) -> Callable[[str], bool] | None:
+    if paths is None or callable(paths):
+        return paths
+    if isinstance(paths, str):
+        raise ConfigurationError(f"paths={paths!r} is a text: write paths=[{paths!r}]")
+    prefixes = tuple(paths)
+    if not prefixes or not all(prefix.startswith("/") for prefix in prefixes):
+        raise ConfigurationError(
+            f"paths={list(paths)!r} must be paths that start with a slash: write paths=['/payments']"
+        )
+    return lambda path: path.startswith(prefixes)
