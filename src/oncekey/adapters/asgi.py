@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from oncekey.adapters.asgi_lifespan import lifespan
+from oncekey.adapters.asgi_lifespan import check, lifespan
 from oncekey.adapters.asgi_upload import Upload
 from oncekey.adapters.asgi_work import Work
 from oncekey.core.decision import Execute
@@ -53,6 +53,7 @@ class OnceKeyMiddleware:
             tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
             self.engine = AsyncEngine(store, tuning, sinks)
         self.running: set[asyncio.Task[None]] = set()
+        self.checked = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
@@ -94,6 +95,9 @@ class OnceKeyMiddleware:
             return
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()
         try:
+            if not self.checked:  # the server told us of no start-up
+                await check(self)
+                self.checked = True
             decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for)
             answer = exchange.answer(decision) if type(decision) is not Execute else None
         except OnceKeyError as error:

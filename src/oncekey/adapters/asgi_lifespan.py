@@ -22,6 +22,7 @@ async def lifespan(installed: OnceKeyMiddleware, scope: Scope, receive: Receive,
         message = await receive()
         if message["type"] == "lifespan.startup":
             await check(installed)
+            installed.checked = True
         elif message["type"] == "lifespan.shutdown":
             await drain(installed)
         return message

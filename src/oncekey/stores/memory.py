@@ -24,7 +24,9 @@ from oncekey.core.commands import (
 )
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
 from oncekey.core.transitions import TABLE, Facts, claimed, refusal, renewed, settled
+from oncekey.errors import ConfigurationError
 from oncekey.stores.contract import Finding, Listener
+from oncekey.stores.siblings import alone
 
 
 def wall_clock() -> int:
@@ -51,8 +53,9 @@ class MemoryStore:
 
     url = "memory://"
 
-    def __init__(self, clock: Callable[[], int] = wall_clock) -> None:
+    def __init__(self, clock: Callable[[], int] = wall_clock, *, shared_nothing: bool = False) -> None:
         self.clock = clock
+        self.shared_nothing = shared_nothing
         self._records: dict[bytes, Record] = {}
         self._open: dict[bytes, None] = {}
         self._listeners: list[Callable[[bytes], None]] = []
@@ -159,6 +162,16 @@ class MemoryStore:
         return []
 
     def check(self) -> list[Finding]:
+        if not self.shared_nothing and not alone():
+            return [
+                Finding(
+                    "refusal",
+                    "several workers run, each with records of its own in memory: a retry that reaches another "
+                    "worker would run again",
+                    "use sqlite:///oncekey.db or a server, run one worker, or write memory://?workers=separate if "
+                    "every client always reaches the same worker",
+                )
+            ]
         return [
             Finding(
                 "warning",
@@ -233,9 +246,16 @@ class AsyncMemoryStore:
 
 def open_sync(url: str, *, store_for: float) -> MemoryStore:
     """A new, empty store; two stores opened by `memory://` share nothing."""
-    return MemoryStore()
+    return MemoryStore(shared_nothing=_separate(url))
 
 
 def open_async(url: str, *, store_for: float) -> AsyncMemoryStore:
     """The same, awaited."""
-    return AsyncMemoryStore(MemoryStore())
+    return AsyncMemoryStore(open_sync(url, store_for=store_for))
+
+
+def _separate(url: str) -> bool:
+    rest = url.partition(":")[2].strip("/")
+    if rest not in {"", "?workers=separate"}:
+        raise ConfigurationError(f"store={url!r}: write memory://, or memory://?workers=separate")
+    return bool(rest)
