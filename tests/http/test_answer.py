@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,10 +40,12 @@ EACH = pytest.mark.parametrize("one", DIALECTS.values(), ids=DIALECTS)
 
 
 def values(reply: Reply, name: bytes) -> list[bytes]:
+    """All values of a header, however it is spelt."""
     return [value for found, value in reply.headers if found.lower() == name]
 
 
 def slug(reply: Reply) -> str:
+    """The name of the problem."""
     return values(reply, b"idempotency-problem")[0].decode()
 
 
@@ -50,7 +53,7 @@ def slug(reply: Reply) -> str:
 
 
 @EACH
-def test_a_replay_is_the_stored_answer_with_additions_behind_it(one: Dialect):
+def test_a_replay_is_the_stored_answer_with_additions_behind_it(one: Dialect) -> None:
     """Status, headers in their order and bytes are the first ones; what the dialect adds comes after."""
     stored = ((b"Link", b"</a>"), (b"content-type", b"a/b"), (b"link", b"</b>"))
     reply = replay(one, Answer(200, stored, b"\x00body"), key="k1")
@@ -60,20 +63,20 @@ def test_a_replay_is_the_stored_answer_with_additions_behind_it(one: Dialect):
     assert added == dict(one.marker) | ({one.header_name: b"k1"} if one.echo == "always" else {})
 
 
-def test_a_stored_cache_control_stays_the_only_one():
+def test_a_stored_cache_control_stays_the_only_one() -> None:
     """The application's own word counts."""
     reply = replay(dialect("ietf"), Answer(200, ((b"Cache-Control", b"max-age=5"),), b""))
     assert values(reply, b"cache-control") == [b"max-age=5"]
 
 
 @pytest.mark.parametrize(("name", "first", "again"), [("paypal", 201, 200), ("paypal", 202, 202), ("ietf", 201, 201)])
-def test_the_status_of_a_replay_is_the_first_one_but_at_paypal(name: str, first: int, again: int):
+def test_the_status_of_a_replay_is_the_first_one_but_at_paypal(name: str, first: int, again: int) -> None:
     """Created becomes OK there."""
     assert replay(dialect(name), Answer(first, (), b"")).status == again
 
 
 @pytest.mark.parametrize(("status", "hint"), [(500, [b"false"]), (503, [b"false"]), (402, []), (200, [])])
-def test_only_a_kept_5xx_tells_the_stripe_sdk_not_to_retry(status: int, hint: list[bytes]):
+def test_only_a_kept_5xx_tells_the_stripe_sdk_not_to_retry(status: int, hint: list[bytes]) -> None:
     """On its first answer as on replays; the same header on a 409 would stop useful retries."""
     stripe = dialect("stripe")
     reply = replay(stripe, Answer(status, (), b""))
@@ -85,7 +88,7 @@ def test_only_a_kept_5xx_tells_the_stripe_sdk_not_to_retry(status: int, hint: li
 
 @EACH
 @pytest.mark.parametrize("outcome", [Tombstone(201, "it was a stream")])
-def test_an_answer_that_was_not_kept_is_said_and_not_retried(one: Dialect, outcome: Tombstone):
+def test_an_answer_that_was_not_kept_is_said_and_not_retried(one: Dialect, outcome: Tombstone) -> None:
     """The client learns that the work is done, and its SDK leaves it alone."""
     reply = replay(one, outcome, key="k1", ref="ok_1")
     assert (slug(reply), values(reply, b"retry-after")) == ("answer-not-kept", [])
@@ -95,7 +98,7 @@ def test_an_answer_that_was_not_kept_is_said_and_not_retried(one: Dialect, outco
 
 
 @given(st.tuples(st.binary(max_size=9), st.binary(max_size=9)))
-def test_a_tampered_header_is_never_sent(header: tuple[bytes, bytes]):
+def test_a_tampered_header_is_never_sent(header: tuple[bytes, bytes]) -> None:
     """Names and values from the store are checked before they leave."""
     try:
         reply = replay(dialect("ietf"), Answer(200, (header,), b""))
@@ -107,14 +110,14 @@ def test_a_tampered_header_is_never_sent(header: tuple[bytes, bytes]):
     assert not set(value) & set(b"\r\n\0")
 
 
-def test_a_header_that_splits_the_answer_is_forged():
+def test_a_header_that_splits_the_answer_is_forged() -> None:
     """As is one without a name."""
     for header in ((b"x", b"a\r\nset-cookie: b"), (b"x\r\ny", b""), (b"", b"v"), (b"a b", b"v")):
         with pytest.raises(RecordForged):
             replay(dialect("ietf"), Answer(200, (header,), b""))
 
 
-def test_a_value_is_no_answer():
+def test_a_value_is_no_answer() -> None:
     """A function's result under a request's key is refused, not shown."""
     with pytest.raises(RecordUnreadable):
         replay(dialect("ietf"), Value(b"x"))
@@ -134,7 +137,9 @@ DECISIONS: list[tuple[Decision, str, str | None, str]] = [
 
 
 @pytest.mark.parametrize(("decision", "name", "wait", "retry"), DECISIONS)
-def test_every_decision_has_its_problem_in_the_standard_dialect(decision, name, wait, retry):  # noqa: ANN001
+def test_every_decision_has_its_problem_in_the_standard_dialect(
+    decision: Any, name: Any, wait: Any, retry: Any
+) -> None:
     """With the next step for machines, the true wait, and a reference that logs know."""
     reply = answer(dialect("ietf"), decision, key="k1", spread=0)
     told = json.loads(reply.body)
@@ -147,7 +152,7 @@ def test_every_decision_has_its_problem_in_the_standard_dialect(decision, name, 
 
 @EACH
 @pytest.mark.parametrize("decision", [decision for decision, *_ in DECISIONS])
-def test_no_refusal_shows_what_is_stored(one: Dialect, decision: Decision):
+def test_no_refusal_shows_what_is_stored(one: Dialect, decision: Decision) -> None:
     """Neither the answer nor the fingerprint nor the token; and no cache may keep it."""
     reply = answer(one, decision, key="k1")
     everything = reply.body + b"".join(name + value for name, value in reply.headers)
@@ -158,20 +163,20 @@ def test_no_refusal_shows_what_is_stored(one: Dialect, decision: Decision):
     assert values(reply, b"idempotency-key") == ([b"k1"] if one.echo == "always" else [])
 
 
-def test_a_new_key_is_not_called_safe_when_attempts_may_have_had_effects():
+def test_a_new_key_is_not_called_safe_when_attempts_may_have_had_effects() -> None:
     """Derived keys deduplicate under the old key only."""
     record = FAILED._replace(guarantee=Guarantee.DEDUPLICATED_DOWNSTREAM)
     told = json.loads(answer(dialect("ietf"), Refused(record, "exhausted")).body)
     assert told["retry"] == "never"
 
 
-def test_execute_is_no_answer():
+def test_execute_is_no_answer() -> None:
     """A caller that sends one instead of running the work is told so."""
     with pytest.raises(TypeError):
         answer(dialect("ietf"), Execute(b"i", b"t", 1, 1))
 
 
-def test_adyen_says_in_a_header_whether_the_same_key_may_come_again():
+def test_adyen_says_in_a_header_whether_the_same_key_may_come_again() -> None:
     """transient-error is what its integrations go by."""
     one = dialect("adyen")
     assert values(answer(one, InProgress(RECORD, 1)), b"transient-error") == [b"true"]
@@ -183,6 +188,8 @@ def test_adyen_says_in_a_header_whether_the_same_key_may_come_again():
 
 
 class Unauthorised(OnceKeyError):
+    """An error from elsewhere that knows its status."""
+
     status = 401
 
 
@@ -207,7 +214,7 @@ ERRORS: list[tuple[OnceKeyError, str, int, bool]] = [
 
 
 @pytest.mark.parametrize(("error", "name", "status", "later"), ERRORS)
-def test_every_error_has_its_problem(error: OnceKeyError, name: str, status: int, later: bool):
+def test_every_error_has_its_problem(error: OnceKeyError, name: str, status: int, later: bool) -> None:
     """The client's own mistakes are explained to it; the store's troubles stay in the log."""
     reply = refuse(dialect("ietf"), error, ref="ok_1")
     assert (slug(reply), reply.status, bool(values(reply, b"retry-after"))) == (name, status, later)
@@ -215,14 +222,14 @@ def test_every_error_has_its_problem(error: OnceKeyError, name: str, status: int
     assert later or str(error) in json.loads(reply.body)["detail"]
 
 
-def test_the_broken_rule_of_a_key_is_named():
+def test_the_broken_rule_of_a_key_is_named() -> None:
     """In a word that machines may compare."""
     assert json.loads(refuse(dialect("ietf"), BadKey("too-long", "Long.", "Send less.")).body)["rule"] == "too-long"
 
 
 @EACH
 @given(text=st.text())
-def test_any_text_makes_a_reply(one: Dialect, text: str):
+def test_any_text_makes_a_reply(one: Dialect, text: str) -> None:
     """Bodies are JSON in pure ASCII and headers stay clean, whatever a message holds."""
     for error in (BadKey(text, text, text), RequestRefused(text)):
         reply = refuse(one, error)
@@ -233,7 +240,7 @@ def test_any_text_makes_a_reply(one: Dialect, text: str):
 # ---- what is added to first answers ------------------------------------------------------------------------------
 
 
-def test_a_first_answer_gets_the_hints_that_belong_to_its_verdict():
+def test_a_first_answer_gets_the_hints_that_belong_to_its_verdict() -> None:
     """Released and unknown may come again with the same key; kept and forgotten get no such hint."""
     adyen, ietf = dialect("adyen"), dialect("ietf")
     again = (b"transient-error", b"true")
@@ -244,7 +251,7 @@ def test_a_first_answer_gets_the_hints_that_belong_to_its_verdict():
     assert first_marks(ietf, 201, [], Verdict.KEPT, key="k1") == []
 
 
-def test_what_the_application_said_itself_is_not_said_twice():
+def test_what_the_application_said_itself_is_not_said_twice() -> None:
     """Its own header wins, however it is spelt."""
     sent = [(b"Transient-Error", b"false"), (b"Idempotency-Key", b"k1")]
     assert first_marks(dialect("adyen"), 500, sent, Verdict.UNKNOWN, key="k1") == []
@@ -254,13 +261,13 @@ def test_what_the_application_said_itself_is_not_said_twice():
 
 
 @given(st.integers(-5, 10**9), st.floats(0, 1, exclude_max=True))
-def test_retry_after_is_at_least_the_wait_and_at_most_a_quarter_more(seconds: int, spread: float):
+def test_retry_after_is_at_least_the_wait_and_at_most_a_quarter_more(seconds: int, spread: float) -> None:
     """Whole seconds, never below 1, clipped, and never before the time that is left."""
     wait = min(max(seconds, 1), 300)
     assert wait <= retry_after(seconds, spread) <= wait + wait // 4 + 2
 
 
-def test_clients_do_not_all_return_together():
+def test_clients_do_not_all_return_together() -> None:
     """A thousand duplicates are spread over the seconds that follow."""
     seen = [values(answer(dialect("ietf"), InProgress(RECORD, 20_000)), b"retry-after")[0] for _ in range(1000)]
     assert set(seen) == {b"%d" % seconds for seconds in range(20, 27)}

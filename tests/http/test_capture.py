@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from oncekey.http.grammar import Verdict
 POLICY = Policy(keep_for=100, lease_for=10, retry_after_for=3, reconcile_after_for=4)
 
 
-def test_order_duplicates_and_spelling_are_kept():
+def test_order_duplicates_and_spelling_are_kept() -> None:
     """Repeated fields stay apart, and names stay as the application wrote them."""
     headers = [
         (b"Link", b"</a>"),
@@ -27,30 +29,39 @@ def test_order_duplicates_and_spelling_are_kept():
 
 
 @pytest.mark.parametrize("name", sorted(NEVER_KEPT | {b"proxy-authenticate", b"proxy-status", b"x-b3-traceid"}))
-def test_what_belongs_to_one_message_is_never_kept(name: bytes):
-    """Connections, sessions, moments and requests are not replayed, however the name is spelt."""
+def test_what_belongs_to_one_message_is_never_kept(name: bytes) -> None:
+    """Connections, logins, moments and requests are not replayed, however the name is spelt."""
     assert kept_headers([(name, b"v"), (b"etag", b"1"), (name.title(), b"v"), (name.upper(), b"v")]) == [
         (b"etag", b"1")
     ]
 
 
-def test_headers_named_by_connection_are_not_kept():
+def test_headers_named_by_connection_are_not_kept() -> None:
     """Wherever the naming field stands."""
     headers = [(b"X-Hop", b"1"), (b"etag", b"1"), (b"Connection", b"close, X-Hop"), (b"x-hop", b"2")]
     assert kept_headers(headers) == [(b"etag", b"1")]
 
 
-def test_more_names_can_be_dropped():
+def test_more_names_can_be_dropped() -> None:
     """Usual ones too."""
     assert kept_headers([(b"ETag", b"1"), (b"X-Own", b"1"), (b"vary", b"*")], {b"etag", b"x-own"}) == [(b"vary", b"*")]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20)), max_size=6))
-def test_headers_that_http_forbids_are_not_kept(headers: list):
+def test_headers_that_http_forbids_are_not_kept(headers: list) -> None:
     """What would split the head of a replay never reaches the store."""
     kept = kept_headers(headers)
     assert all(legal(*header) for header in kept)
     assert not any(set(b"\r\n\0") & set(value) or set(b"\r\n\0: ") & set(name) for name, value in kept)
+
+
+@pytest.mark.parametrize("value", [b"a\rb", b"a\nb", b"a\0b", b"\n", b"a\r\nset-cookie: b"])
+def test_a_value_that_would_end_the_header_is_illegal(value: bytes) -> None:
+    """And so it is neither kept nor replayed, under a usual name or another."""
+    for name in (b"etag", b"x-own"):
+        assert not legal(name, value)
+        assert kept_headers([(name, value)]) == []
+    assert legal(b"x-own", b"caf\xc3\xa9 \t,;=")
 
 
 @pytest.mark.parametrize(
@@ -63,19 +74,21 @@ def test_headers_that_http_forbids_are_not_kept(headers: list):
         (Verdict.UNKNOWN, "ietf", 500, State.UNKNOWN, None, 4_000),
     ],
 )
-def test_every_verdict_has_its_times(verdict, name, status, target, keep_for, due_for):  # noqa: ANN001
+def test_every_verdict_has_its_times(
+    verdict: Any, name: Any, status: Any, target: Any, keep_for: Any, due_for: Any
+) -> None:
     """Unknown is never purged; forgotten frees the key at once; a failure waits before its retry."""
     ending = settlement(dialect(name), POLICY, status)
     assert (ending.verdict, ending.target, ending.keep_for, ending.due_for) == (verdict, target, keep_for, due_for)
 
 
-def test_a_key_may_outlive_its_answer():
+def test_a_key_may_outlive_its_answer() -> None:
     """Then due_at is the end of the answer and expires_at that of the key."""
     ending = settlement(dialect("ietf"), Policy(keep_for=100, keep_key_for=500), 200)
     assert (ending.keep_for, ending.due_for) == (500_000, 100_000)
 
 
-def test_nothing_is_unknown_while_the_latch_says_that_no_effect_has_left():
+def test_nothing_is_unknown_while_the_latch_says_that_no_effect_has_left() -> None:
     """A 5xx or an exception before the effect is a failure that may be retried; an answer is still an answer."""
     for one in DIALECTS.values():
         for status in range(100, 600):
@@ -96,7 +109,7 @@ def test_nothing_is_unknown_while_the_latch_says_that_no_effect_has_left():
         (None, Verdict.UNKNOWN),
     ],
 )
-def test_an_exception_is_unknown_unless_it_declares_that_nothing_was_done(error, verdict):  # noqa: ANN001
+def test_an_exception_is_unknown_unless_it_declares_that_nothing_was_done(error: Any, verdict: Any) -> None:
     """Only the handler's own word frees a key."""
     ending = settlement_without_answer(POLICY, error)
     assert ending.verdict is verdict

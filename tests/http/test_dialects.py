@@ -28,7 +28,9 @@ KEPT, RELEASED, FORGOTTEN, UNKNOWN = Verdict.KEPT, Verdict.RELEASED, Verdict.FOR
         ("aws", "ClientToken", {"POST", "PUT"}, False, 64, "scope", 86_400),
     ],
 )
-def test_requests(name, place, methods, required, longest, endpoint, keep_for):  # noqa: ANN001
+def test_requests(
+    name: Any, place: Any, methods: Any, required: Any, longest: Any, endpoint: Any, keep_for: Any
+) -> None:
     """Where the key travels, for which methods, how long it may be, what it is compared with, how long it is kept."""
     one = dialect(name)
     assert (one.header or one.members[0], set(one.methods), one.required) == (place, methods, required)
@@ -46,7 +48,7 @@ def test_requests(name, place, methods, required, longest, endpoint, keep_for): 
         ("aws", 400, 400, 400, 503),
     ],
 )
-def test_statuses(name: str, missing: int, mismatch: int, in_progress: int, store: int):
+def test_statuses(name: str, missing: int, mismatch: int, in_progress: int, store: int) -> None:
     """The statuses that each contract names."""
     found = [
         dialect(name).status_of(PROBLEMS[slug])
@@ -66,7 +68,7 @@ def test_statuses(name: str, missing: int, mismatch: int, in_progress: int, stor
         ("aws", {400: FORGOTTEN, 409: FORGOTTEN, 500: UNKNOWN, 503: UNKNOWN}),
     ],
 )
-def test_outcomes(name: str, expected: dict[int, Verdict]):
+def test_outcomes(name: str, expected: dict[int, Verdict]) -> None:
     """What becomes of the application's answers; success and redirection are kept everywhere."""
     one = dialect(name)
     assert {status: one.outcomes.verdict(status) for status in expected} == expected
@@ -74,7 +76,7 @@ def test_outcomes(name: str, expected: dict[int, Verdict]):
     assert all(one.settle_as(status) is State.UNKNOWN for status in (0, 100, 199, 600, 999))
 
 
-def test_an_adyen_failure_is_released_only_if_it_says_so():
+def test_an_adyen_failure_is_released_only_if_it_says_so() -> None:
     """transient-error: true is the declaration that the same key may be used again."""
     one = dialect("adyen")
     said = [(b"Content-Type", b"application/json"), (b"Transient-Error", b" TRUE")]
@@ -84,7 +86,7 @@ def test_an_adyen_failure_is_released_only_if_it_says_so():
     assert dialect("ietf").settle_as(500, said) is State.UNKNOWN
 
 
-def test_replays_are_marked_as_each_contract_says():
+def test_replays_are_marked_as_each_contract_says() -> None:
     """Stripe's marker, ours for the standard, none elsewhere; PayPal's 201 is 200 the second time."""
     markers = {name: one.marker for name, one in DIALECTS.items() if one.marker}
     assert markers == {
@@ -97,13 +99,13 @@ def test_replays_are_marked_as_each_contract_says():
     }
 
 
-def test_no_sdk_retries_a_reused_key():
+def test_no_sdk_retries_a_reused_key() -> None:
     """Stripe's and Square's SDKs would burn their budget on a 409 or a 5xx."""
     for one in DIALECTS.values():
         assert one.status_of(PROBLEMS["key-reused"]) in {400, 422}
 
 
-def test_a_dialect_is_found_by_name_and_a_typo_is_answered():
+def test_a_dialect_is_found_by_name_and_a_typo_is_answered() -> None:
     """With what was probably meant."""
     assert dialect("stripe") is DIALECTS["stripe"]
     with pytest.raises(ConfigurationError, match="did you mean 'stripe'"):
@@ -112,7 +114,7 @@ def test_a_dialect_is_found_by_name_and_a_typo_is_answered():
         dialect("zzz")
 
 
-def test_a_dialect_of_your_own_is_a_changed_copy():
+def test_a_dialect_of_your_own_is_a_changed_copy() -> None:
     """And the original stays as it is."""
     own = replace(
         dialect("ietf"), name="own", header="X-Key", rule=KeyRule(max_length=40), statuses={"in-progress": 202}
@@ -153,7 +155,7 @@ def test_a_dialect_of_your_own_is_a_changed_copy():
         ({"patience_for": 0}, "patience_for"),
     ],
 )
-def test_what_cannot_work_is_refused(changes: dict[str, Any], says: str):
+def test_what_cannot_work_is_refused(changes: dict[str, Any], says: str) -> None:
     """At construction, with what to write instead."""
     with pytest.raises(ConfigurationError, match=says):
         replace(dialect("ietf"), **changes)
@@ -162,7 +164,7 @@ def test_what_cannot_work_is_refused(changes: dict[str, Any], says: str):
 @pytest.mark.parametrize(
     "changes", [{"single": {200: RELEASED}}, {"single": {302: UNKNOWN}}, {"no_effect_header": (b"X", b"y")}]
 )
-def test_an_outcome_table_cannot_run_a_success_again(changes: dict[str, Any]):
+def test_an_outcome_table_cannot_run_a_success_again(changes: dict[str, Any]) -> None:
     """Only errors may have a verdict of their own."""
     with pytest.raises(ConfigurationError):
         Outcomes(**changes)

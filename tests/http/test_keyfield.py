@@ -16,10 +16,12 @@ OPTIONAL = replace(dialect("square"), required=False)
 
 
 def by_header(*values: bytes, name: bytes = b"idempotency-key", method: str = "POST") -> Request:
+    """A request with these lines of the header."""
     return Request(method, "/a", b"", [(b"host", b"x"), *[(name, value) for value in values]], b"{}")
 
 
 def by_body(body: bytes, *headers: tuple[bytes, bytes]) -> Request:
+    """A request that may have its key in its body."""
     return Request("POST", "/a", b"", list(headers), body)
 
 
@@ -34,13 +36,13 @@ def by_body(body: bytes, *headers: tuple[bytes, bytes]) -> Request:
         ("adyen", b"auto_8e03978e-40d5-43dd-bc93-6894a57f9324", None),
     ],
 )
-def test_quotes_belong_to_the_key_at_providers_and_not_in_the_standard(name: str, sent: bytes, key: str | None):
+def test_quotes_belong_to_the_key_at_providers_and_not_in_the_standard(name: str, sent: bytes, key: str | None) -> None:
     """IETF unquotes; for a provider two spellings are two keys; the long keys of SDKs fit."""
     assert find_key(dialect(name), by_header(sent)) == (key or sent.decode())
 
 
 @pytest.mark.parametrize(("name", "longest"), [("ietf", 255), ("stripe", 255), ("adyen", 64), ("paypal", 108)])
-def test_each_dialect_has_its_own_longest_key(name: str, longest: int):
+def test_each_dialect_has_its_own_longest_key(name: str, longest: int) -> None:
     """One character more is refused, and the text says where the key goes."""
     one = dialect(name)
     assert find_key(one, by_header(b"k" * longest, name=one.header_name)) == "k" * longest
@@ -61,7 +63,7 @@ def test_each_dialect_has_its_own_longest_key(name: str, longest: int):
         ([b'"a'], "quoting"),
     ],
 )
-def test_a_bad_header_is_refused_where_a_key_is_optional_too(values: list[bytes], rule: str):
+def test_a_bad_header_is_refused_where_a_key_is_optional_too(values: list[bytes], rule: str) -> None:
     """A client that sends a key wants its protection."""
     for one in (dialect("ietf"), replace(dialect("ietf"), required=False)):
         with pytest.raises(BadKey) as refused:
@@ -69,17 +71,17 @@ def test_a_bad_header_is_refused_where_a_key_is_optional_too(values: list[bytes]
         assert refused.value.rule == rule
 
 
-def test_a_missing_key_is_refused_only_where_one_is_required():
+def test_a_missing_key_is_refused_only_where_one_is_required() -> None:
     """The dialect says so, and the caller may overrule it."""
     for one in DIALECTS.values():
         assert find_key(one, by_body(b"{}"), required=False) is None
-        with pytest.raises(BadKey, match="header|JSON member") as refused:
+        with pytest.raises(BadKey, match=r"header|JSON member") as refused:
             find_key(one, by_body(b"{}"), required=True)
         assert refused.value.rule == "missing"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE", "get", ""])
-def test_other_methods_have_no_key(method: str):
+def test_other_methods_have_no_key(method: str) -> None:
     """Requests that the dialect does not cover are not looked at, whatever they carry."""
     for one in DIALECTS.values():
         assert find_key(one, by_header(b"a", b"b", method=method), required=True) is None
@@ -107,7 +109,7 @@ def test_other_methods_have_no_key(method: str):
         (b"\xff\xfe\xfa", None),
     ],
 )
-def test_a_key_in_a_body_is_found_as_an_application_would(body: bytes, key: str | None):
+def test_a_key_in_a_body_is_found_as_an_application_would(body: bytes, key: str | None) -> None:
     """At the top level of an object, read leniently where the strict reader fails; nothing else counts."""
     assert find_key(OPTIONAL, by_body(body)) == key
 
@@ -131,14 +133,14 @@ def test_a_key_in_a_body_is_found_as_an_application_would(body: bytes, key: str 
         (b'{"idempotency_key":"k\xff"}', "unreadable"),
     ],
 )
-def test_an_odd_key_in_a_body_is_refused(body: bytes, rule: str):
+def test_an_odd_key_in_a_body_is_refused(body: bytes, rule: str) -> None:
     """A body that names the member and is odd there is never run without protection."""
     with pytest.raises(BadKey) as refused:
         find_key(OPTIONAL, by_body(body))
     assert (refused.value.rule, "the JSON member idempotency_key" in str(refused.value)) == (rule, True)
 
 
-def test_a_compressed_body_is_refused_where_the_key_is_inside():
+def test_a_compressed_body_is_refused_where_the_key_is_inside() -> None:
     """We cannot see the key that the application may see."""
     with pytest.raises(BadKey, match="compressed"):
         find_key(OPTIONAL, by_body(b"\x1f\x8b", (b"content-encoding", b"gzip")))
@@ -146,7 +148,7 @@ def test_a_compressed_body_is_refused_where_the_key_is_inside():
     assert find_key(OPTIONAL, plain) == "k"
 
 
-def test_aws_tokens_go_by_several_names():
+def test_aws_tokens_go_by_several_names() -> None:
     """The first spelling that is there counts; two of them are one too many."""
     assert find_key(dialect("aws"), by_body(b'{"clientToken":"t1"}')) == "t1"
     assert find_key(dialect("aws"), by_body(b'{"ClientRequestToken":"t1","clientToken":null}')) == "t1"
@@ -156,7 +158,7 @@ def test_aws_tokens_go_by_several_names():
 
 
 @given(st.binary(max_size=60) | st.binary(max_size=30).map(lambda odd: b'{"idempotency_key":' + odd))
-def test_no_body_raises_anything_but_bad_key(body: bytes):
+def test_no_body_raises_anything_but_bad_key(body: bytes) -> None:
     """Whatever arrives, the answer is a key, none, or a refusal."""
     try:
         found = find_key(OPTIONAL, by_body(body))
@@ -172,14 +174,14 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON), st.text("abc-123", min_size=1, max_size=45), st.booleans())
-def test_a_key_is_found_among_any_members(others: dict, key: str, escaped: bool):
+def test_a_key_is_found_among_any_members(others: dict, key: str, escaped: bool) -> None:
     """What else is in the body makes no difference, however it is escaped."""
     body = json.dumps({**others, "idempotency_key": key}, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     assert find_key(OPTIONAL, by_body(body)) == key
 
 
 @given(st.lists(st.binary(max_size=40), max_size=3))
-def test_no_header_raises_anything_but_bad_key(values: list[bytes]):
+def test_no_header_raises_anything_but_bad_key(values: list[bytes]) -> None:
     """Header bytes outside ASCII do arrive: they are refused and never an error of ours."""
     for name in ("ietf", "stripe"):
         try:

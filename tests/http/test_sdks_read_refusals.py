@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import botocore.parsers
 import pytest
@@ -30,15 +30,18 @@ MISSING = BadKey("missing", "No key.", "Send one.")
 
 
 def reply_of(name: str, case: Decision | OnceKeyError) -> Reply:
+    """What we send in that case."""
     one = dialect(name)
     return refuse(one, case, spread=0) if isinstance(case, OnceKeyError) else answer(one, case, key="k1", spread=0)
 
 
 def headers(reply: Reply) -> dict[str, str]:
+    """Headers as SDKs get them."""
     return {name.decode(): value.decode() for name, value in reply.headers}
 
 
 def raised_by_stripe(reply: Reply) -> Any:
+    """The error that the SDK raises."""
     requestor = _APIRequestor._global_instance()
     body = json.loads(reply.body)
     try:
@@ -58,7 +61,7 @@ def raised_by_stripe(reply: Reply) -> Any:
         (DOWN, stripe.APIError, None),
     ],
 )
-def test_stripe(case, kind, code):  # noqa: ANN001
+def test_stripe(case: Any, kind: Any, code: Any) -> None:
     """A reused key is an IdempotencyError; one in use a 409 with its code; the message is for people."""
     error = raised_by_stripe(reply_of("stripe", case))
     assert type(error) is kind
@@ -77,7 +80,7 @@ def test_stripe(case, kind, code):  # noqa: ANN001
         (DOWN, 503, "API_ERROR", "SERVICE_UNAVAILABLE", None),
     ],
 )
-def test_square(case, status, category, code, field):  # noqa: ANN001
+def test_square(case: Any, status: Any, category: Any, code: Any, field: Any) -> None:
     """One error with category, code, detail and field; Retry-After within what its SDK honours."""
     reply = reply_of("square", case)
     error = ApiError(status_code=reply.status, body=json.loads(reply.body)).errors[0]
@@ -95,7 +98,7 @@ def test_square(case, status, category, code, field):  # noqa: ANN001
         (DOWN, AdyenAPIResponseError, "703", "true"),
     ],
 )
-def test_adyen(case, kind, code, transient):  # noqa: ANN001
+def test_adyen(case: Any, kind: Any, code: Any, transient: Any) -> None:
     """704 in flight with transient-error, 422 without it for a reused key, 703 when it cannot be told."""
     reply = reply_of("adyen", case)
     client = AdyenClient()
@@ -115,7 +118,7 @@ def test_adyen(case, kind, code, transient):  # noqa: ANN001
         (DOWN, 503, "SERVICE_UNAVAILABLE", "SERVICE_UNAVAILABLE"),
     ],
 )
-def test_paypal(case, status, name, issue):  # noqa: ANN001
+def test_paypal(case: Any, status: Any, name: Any, issue: Any) -> None:
     """An ErrorException with a name, a message, a debug id and one detail."""
     reply = reply_of("paypal", case)
     error = ErrorException("x", SimpleNamespace(text=reply.body.decode(), status_code=reply.status))
@@ -134,11 +137,11 @@ def test_paypal(case, status, name, issue):  # noqa: ANN001
         (DOWN, 503, "ServiceUnavailableException", False),
     ],
 )
-def test_aws(case, status, code, retried):  # noqa: ANN001
+def test_aws(case: Any, status: Any, code: Any, retried: Any) -> None:
     """Botocore reads the type as the error's code, and tries again by code only where the key is in use."""
     reply = reply_of("aws", case)
     raw = {"status_code": reply.status, "headers": headers(reply), "body": reply.body}
-    parsed = botocore.parsers.create_parser("json").parse(raw, None)
+    parsed = botocore.parsers.create_parser("json").parse(raw, cast("Any", None))
     assert (reply.status, parsed["Error"]["Code"], headers(reply)["x-amzn-errortype"]) == (status, code, code)
     assert parsed["Error"]["Message"]
     context: Any = SimpleNamespace(get_error_code=lambda: parsed["Error"]["Code"])

@@ -16,6 +16,7 @@ from oncekey.adapters.asgi_lifespan import check, lifespan
 from oncekey.adapters.asgi_upload import Upload
 from oncekey.adapters.asgi_work import Work
 from oncekey.core.decision import Execute
+from oncekey.core.keys import key_ref
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.attempt import Attempt
 from oncekey.engine.events import log
@@ -98,10 +99,10 @@ class OnceKeyMiddleware:
             if not self.checked:  # the server told us of no start-up
                 await check(self)
                 self.checked = True
-            decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for)
+            decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for, late=exchange.late)
             answer = exchange.answer(decision) if type(decision) is not Execute else None
         except OnceKeyError as error:
-            log.warning("operation %s was refused: %s", claim.id.hex()[:12], error)
+            log.warning("operation %s was refused: %s", key_ref(claim.id), error)
             await _send(send, exchange.refuse(error))
             return
         if answer is not None:
@@ -113,5 +114,7 @@ class OnceKeyMiddleware:
 
 
 async def _send(send: Send, answer: Reply) -> None:
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    # ASGI wants names in lower case; an answer that was stored under WSGI may have others.
+    headers = [(name.lower(), value) for name, value in answer.headers]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncekey.core.commands import Settlement, Stale
+from oncekey.core.keys import key_ref
 from oncekey.engine.events import log
 from oncekey.errors import NotExecuted, OutcomeUnknown, StoreError
 from oncekey.http.exchange import STREAMED, TOO_LONG
@@ -110,7 +111,7 @@ class Answering:
         try:
             written = await self._engine.settle(self._attempt, settlement)
         except StoreError as error:
-            log.error("the outcome of operation %s is not stored yet: %s", self._attempt.id.hex()[:12], error)
+            log.error("the outcome of operation %s is not stored yet: %s", key_ref(self._attempt.id), error)
             return self._exchange.refuse(OutcomeUnknown())
         return self._exchange.overruled(written) if isinstance(written, Stale) else None
 

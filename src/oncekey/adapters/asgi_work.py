@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from oncekey.adapters.asgi_answer import Answering
+from oncekey.core.keys import key_ref
 from oncekey.core.record import State
 from oncekey.engine.events import log
 from oncekey.engine.operation import AsyncOperation
@@ -65,7 +66,7 @@ class Work:
                 raise
         else:
             if not self._answer.settled:
-                log.error("operation %s ended without an answer", self._attempt.id.hex()[:12])
+                log.error("operation %s ended without an answer", key_ref(self._attempt.id))
                 await self._unanswered(None)
         finally:
             self._upload.end()
@@ -74,7 +75,7 @@ class Work:
         """The application ended without a whole answer: record what that means, and tell the client."""
         done = self._exchange.failed(self._attempt, error)
         if done.target is State.UNKNOWN:
-            log.error("the outcome of operation %s is unknown: %s", self._attempt.id.hex()[:12], done.note)
+            log.error("the outcome of operation %s is unknown: %s", key_ref(self._attempt.id), done.note)
         overruled = await self._answer.settle(done)
         if not isinstance(error, STOPPED):
             await self._answer.reply(overruled or self._exchange.failure(done))

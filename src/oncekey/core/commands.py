@@ -17,6 +17,7 @@ R = TypeVar("R", covariant=True)
 class Performer(Protocol[R]):
     """Whoever carries out single commands: R is the answer under threads, an awaitable of it under asyncio."""
 
+    def look(self, command: Look) -> R: ...
     def claim(self, command: Claim) -> R: ...
     def settle(self, command: Settlement) -> R: ...
     def renew(self, command: Renewal) -> R: ...
@@ -37,6 +38,16 @@ class Claim(NamedTuple):
     def on(self, performer: Performer[R]) -> R:
         """Have it done."""
         return performer.claim(self)
+
+
+class Look(NamedTuple):
+    """Only look: for a request that is too old to be run as new."""
+
+    id: bytes
+
+    def on(self, performer: Performer[R]) -> R:
+        """Have it done."""
+        return performer.look(self)
 
 
 class Won(NamedTuple):

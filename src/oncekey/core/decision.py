@@ -43,10 +43,10 @@ class Unknown(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The key can never run again: its answer has expired, or its attempts are used up. A new key is safe."""
+    """The key will not run: its answer has expired, its attempts are used up, or it comes too late to be run as new."""
 
-    record: Record
-    reason: Literal["expired", "exhausted"]
+    record: Record | None
+    reason: Literal["expired", "exhausted", "late"]
 
 
 Decision = Execute | Replay | InProgress | Mismatch | Unknown | Refused

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from oncekey.core.commands import Claim, Claimed, Done, Renewal, Settlement, Swap, Won, Written
+from oncekey.core.commands import Claim, Claimed, Done, Look, Renewal, Settlement, Stale, Swap, Won, Written
 from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refused, Replay, Unknown
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State
 from oncekey.core.transitions import TABLE, Aftermath, Facts, claimed, lapse_row, moved, refusal
@@ -37,8 +37,8 @@ class Terms:
     attempts: int | None = None
 
 
-Command = Claim | Swap | Settlement | Renewal
-Answer = Claimed | Written
+Command = Claim | Look | Swap | Settlement | Renewal
+Answer = Claimed | Written | None
 Flow = Generator[Command, Answer, Decision]
 
 
@@ -49,26 +49,30 @@ class Step(NamedTuple):
     takes_key: bool
 
 
-def enter(claim: Claim, asked: Asked, terms: Terms) -> Flow:
-    """What this request may do now."""
-    found = yield claim
+def enter(claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Flow:
+    """What this request may do now. A late one may find its answer, and is never run as new."""
+    found = yield (Look(claim.id) if late else claim)
     for _ in range(TRIES):
         if isinstance(found, Won):
             return Execute(claim.id, claim.token, 1, found.left_for)
+        if found is None:
+            return Refused(None, "late")
         if not isinstance(found, Seen):
             raise TypeError(found)
         verdict = weigh(found, claim, asked, terms)
         if not isinstance(verdict, Step):
             return verdict
+        if late and found.record.state in FINAL and verdict.new.attempts == 1:
+            return Refused(found.record, "late")
         written = yield Swap(claim.id, found.record.version, verdict.new)
         if isinstance(written, Done):
             if verdict.takes_key:
                 return Execute(claim.id, claim.token, verdict.new.attempts, claim.lease_for)
             found = Seen(verdict.new, found.now)
-        elif isinstance(written, Won | Seen):
+        elif not isinstance(written, Stale):
             raise TypeError(written)
         else:
-            found = written.found if written.found is not None else (yield claim)
+            found = written.found if written.found is not None else (yield (Look(claim.id) if late else claim))
     raise StoreUnavailable("the record kept changing while it was being decided on; nothing was run, try again")
 
 

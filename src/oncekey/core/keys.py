@@ -38,6 +38,10 @@ _PARAMETER_VALUE = (
 _STRING_ITEM = re.compile(rb"(" + _STRING + rb")(?:; *[a-z*][a-z0-9_.*-]*(?:=(?:" + _PARAMETER_VALUE + rb"))?)*")
 _STRING_THEN_COMMA = re.compile(_STRING + rb"[^,]*,")
 _ESCAPED = re.compile(rb'\\(["\\])')
+_UUID_LENGTH, _ULID_LENGTH = 36, 26
+_UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SLASHES = re.compile("/{2,}")
 
@@ -136,6 +140,18 @@ def _checked(key: str, rule: KeyRule) -> str:
     if len(key) > rule.max_length:
         raise rule.refusal("too-long", f"The idempotency key has {len(key)} characters, more than {rule.max_length}.")
     return key
+
+
+def made_at(key: str) -> int | None:
+    """When a key was made, in milliseconds since the epoch, if it is one that says so: a UUIDv7 or a ULID."""
+    if len(key) == _UUID_LENGTH and key[14] == "7" and _UUID7.fullmatch(key):
+        return int(key[:8] + key[9:13], 16)
+    if len(key) == _ULID_LENGTH and _ULID.fullmatch(key):
+        made = 0
+        for digit in key[:10].upper():
+            made = made << 5 | _CROCKFORD.index(digit)
+        return made
+    return None
 
 
 class ScopeHasher:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from oncekey.core import flows
-from oncekey.core.commands import Claim, Claimed, Renewal, Settlement, Stale, Swap, Written
+from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Written
 from oncekey.core.decision import Decision, InProgress
 from oncekey.engine import events
 from oncekey.engine.combiner import Combiner
@@ -51,6 +51,9 @@ class _Batched:
     def swap(self, command: Swap) -> Awaitable[Answer]:
         return self.store.swap(command)
 
+    def look(self, command: Look) -> Awaitable[Answer]:
+        return self.store.get(command.id)
+
 
 class AsyncEngine:
     """Enter, settle and renew operations on one store, from asyncio."""
@@ -71,17 +74,22 @@ class AsyncEngine:
             return Writer(self._direct.store.renew, self._direct.store.settle)
         return open_writer(self.store.url, self.tuning.store_for)
 
-    async def enter(self, claim: Claim, asked: Asked, terms: Terms, wait_for: float | None = None) -> Decision:
-        """What this request may do now; with `wait_for`, hold a duplicate for the first answer."""
-        decision = await self._decide(claim, asked, terms)
+    async def enter(
+        self, claim: Claim, asked: Asked, terms: Terms, wait_for: float | None = None, *, late: bool = False
+    ) -> Decision:
+        """What this request may do now; with `wait_for`, hold a duplicate for the first answer.
+
+        A `late` request, older than answers are kept, may find its answer and is never run as new.
+        """
+        decision = await self._decide(claim, asked, terms, late=late)
         if wait_for is not None and isinstance(decision, InProgress):
             decision = await self._hold(decision, claim, asked, terms, wait_for)
         if self.said.sinks:
             say(self.said, decision, claim.id)
         return decision
 
-    async def _decide(self, claim: Claim, asked: Asked, terms: Terms) -> Decision:
-        flow = flows.enter(claim, asked, terms)
+    async def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
+        flow = flows.enter(claim, asked, terms, late=late)
         if self._direct is not None:
             return drive(flow, self._direct)
         try:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+from oncekey.core.keys import key_ref
+
 log = logging.getLogger("oncekey")
 
 
@@ -66,7 +68,7 @@ class Events:
         """Tell every sink. Costs next to nothing where nobody listens."""
         if not self.sinks:
             return
-        event = Event(name, id_.hex()[:12], detail)
+        event = Event(name, key_ref(id_) if id_ else "", detail)
         for sink in self.sinks:
             try:
                 sink(event)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from oncekey.core.commands import Renewal, Settlement, Stale, Written
+from oncekey.core.keys import key_ref
 from oncekey.core.policy import ms
 from oncekey.engine import events
 from oncekey.engine.attempt import Attempt
@@ -137,7 +138,7 @@ class Keeper:
 
     def _lose(self, attempt: Attempt, why: str) -> None:
         self._said.say(events.LEASE_LOST, attempt.id, why)
-        log.warning("lease lost on operation %s: %s", attempt.id.hex()[:12], why)
+        log.warning("lease lost on operation %s: %s", key_ref(attempt.id), why)
         attempt.lose(why)
         self.drop(attempt)
 

@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from oncekey.core.commands import Renewal
+from oncekey.core.keys import key_ref
 from oncekey.core.policy import ms
 from oncekey.core.record import State
 
@@ -31,7 +32,7 @@ class Operation:
     @property
     def ref(self) -> str:
         """A short name for logs, from which the key cannot be read."""
-        return self._attempt.id.hex()[:12]
+        return key_ref(self._attempt.id)
 
     @property
     def lost(self) -> str | None:

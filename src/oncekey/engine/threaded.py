@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from oncekey.core import flows
-from oncekey.core.commands import Claim, Claimed, Renewal, Settlement, Stale, Swap, Written
+from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Written
 from oncekey.core.decision import Decision, InProgress
 from oncekey.engine import events
 from oncekey.engine.common import ENDED, open_writer, pause, release, say
@@ -23,6 +23,7 @@ from oncekey.stores.open import open_store
 
 if TYPE_CHECKING:
     from oncekey.core.flows import Asked, Terms
+    from oncekey.core.record import Seen
     from oncekey.engine.attempt import Attempt
     from oncekey.stores.contract import Store
 
@@ -45,15 +46,22 @@ class Direct:
     def swap(self, command: Swap) -> Written:
         return self.store.swap(command)
 
+    def look(self, command: Look) -> Seen | None:
+        return self.store.get(command.id)
+
 
 class _Batched:
     """Single commands, sent with their neighbours."""
 
     def __init__(self, store: Store, tuning: Tuning) -> None:
         self.swap = store.swap
+        self.store = store
         self.claim: ThreadCombiner[Claim, Claimed] = ThreadCombiner(store.claim, tuning)
         self.settle: ThreadCombiner[Settlement, Written] = ThreadCombiner(store.settle, tuning)
         self.renew: ThreadCombiner[Renewal, Written] = ThreadCombiner(store.renew, tuning)
+
+    def look(self, command: Look) -> Seen | None:
+        return self.store.get(command.id)
 
 
 class Engine:
@@ -73,18 +81,23 @@ class Engine:
             return Writer(self.store.renew, self.store.settle)
         return open_writer(self.store.url, self.tuning.store_for)
 
-    def enter(self, claim: Claim, asked: Asked, terms: Terms, wait_for: float | None = None) -> Decision:
-        """What this request may do now; with `wait_for`, hold a duplicate for the first answer."""
-        decision = self._decide(claim, asked, terms)
+    def enter(
+        self, claim: Claim, asked: Asked, terms: Terms, wait_for: float | None = None, *, late: bool = False
+    ) -> Decision:
+        """What this request may do now; with `wait_for`, hold a duplicate for the first answer.
+
+        A `late` request, older than answers are kept, may find its answer and is never run as new.
+        """
+        decision = self._decide(claim, asked, terms, late=late)
         if wait_for is not None and isinstance(decision, InProgress):
             decision = self._hold(decision, claim, asked, terms, wait_for)
         if self.said.sinks:
             say(self.said, decision, claim.id)
         return decision
 
-    def _decide(self, claim: Claim, asked: Asked, terms: Terms) -> Decision:
+    def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
         try:
-            return drive(flows.enter(claim, asked, terms), self._performer)
+            return drive(flows.enter(claim, asked, terms, late=late), self._performer)
         except StoreError as error:
             self.said.say(events.STORE_ERROR, claim.id, str(error))
             # It may have been granted all the same: give it back, by its token, as soon as that can be done.

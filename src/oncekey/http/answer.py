@@ -82,13 +82,15 @@ def answer(dialect: Dialect, decision: Decision, *, key: str | None = None, spre
         case Mismatch(record):
             slug, detail = "key-reused", MISMATCH_DETAIL
         case Refused(record, reason):
-            slug = "key-expired" if reason == "expired" else "attempts-exhausted"
-            detail = EXPIRED_DETAIL if reason == "expired" else EXHAUSTED_DETAIL
+            slug, detail = REFUSALS[reason]
         case Execute():
             raise TypeError("Execute is no answer: run the work")
         case _:
             assert_never(decision)
-    fault = _fault(dialect, slug, detail, wait=wait, spread=spread)._replace(operation=key_ref(record.id))
+    fault = _fault(dialect, slug, detail, wait=wait, spread=spread)
+    if record is None:
+        return write(dialect, fault, key)
+    fault = fault._replace(operation=key_ref(record.id))
     if slug == "attempts-exhausted" and record.guarantee is Guarantee.DEDUPLICATED_DOWNSTREAM:
         # Its attempts may have had effects, which only the keys derived from this one deduplicate.
         fault = fault._replace(retry=Retry.NEVER)
@@ -108,6 +110,15 @@ EXPIRED_DETAIL = (
     "only for a new operation."
 )
 EXHAUSTED_DETAIL = "Every attempt that this key allows has failed. Find out why before you use a new key."
+LATE_DETAIL = (
+    "This request was made longer ago than answers are kept, so nobody can tell whether it was carried out. Look up "
+    "its result; send a new key only for a new operation."
+)
+REFUSALS = {
+    "expired": ("key-expired", EXPIRED_DETAIL),
+    "exhausted": ("attempts-exhausted", EXHAUSTED_DETAIL),
+    "late": ("request-too-old", LATE_DETAIL),
+}
 UNREADABLE_DETAIL = "The record of this operation cannot be read, so nothing was run."
 STORE_DETAIL = "It cannot be checked whether this operation was run before, so nothing was run."
 

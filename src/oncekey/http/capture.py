@@ -1,6 +1,6 @@
 """What is kept of an application's answer, and how its end is recorded.
 
-Kept are all headers in their order, duplicates too, but those that belong to one message, one connection, one session
+Kept are all headers in their order, duplicates too, but those that belong to one message, one connection, one login
 or one moment. A body is kept as the application sent it: if a layer inside of ours compressed it, compressed, together
 with its content-encoding and vary; compress outside of OnceKey.
 """
@@ -27,8 +27,8 @@ HOP_BY_HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
     | {b"http2-settings"}
 )
-# Belong to a session: nobody else may get them.
-SESSION = frozenset(
+# Belong to a login: nobody else may get them.
+LOGIN = frozenset(
     {b"set-cookie", b"set-cookie2", b"clear-site-data", b"www-authenticate", b"authentication-info", b"authorization"}
     | {b"x-csrf-token", b"x-csrftoken", b"x-xsrf-token", b"csrf-token", b"dpop-nonce"}
 )
@@ -40,7 +40,7 @@ REQUEST_IDS = frozenset(
     | {b"traceparent", b"tracestate", b"traceresponse", b"baggage", b"b3", b"uber-trace-id", b"x-cloud-trace-context"}
     | {b"x-amzn-trace-id", b"x-amzn-requestid", b"x-amz-request-id", b"x-amz-id-2", b"x-datadog-trace-id", b"cf-ray"}
 )
-NEVER_KEPT = HOP_BY_HOP | SESSION | MOMENT | REQUEST_IDS
+NEVER_KEPT = HOP_BY_HOP | LOGIN | MOMENT | REQUEST_IDS
 NEVER_KEPT_PREFIXES = (b"proxy-", b"x-b3-")
 # What nearly all answers have: a short way for them.
 USUAL = frozenset(name.lower() for name, _ in STATIC) - NEVER_KEPT

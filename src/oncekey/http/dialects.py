@@ -17,6 +17,7 @@ from oncekey.http.problems import Retry, problem_json
 __all__ = ["ADYEN", "AWS", "DIALECTS", "IETF", "PAYPAL", "SQUARE", "STRIPE", "Dialect", "dialect"]
 
 _DAY: Final = 86_400.0
+_GONE: Final = ("answer-not-kept", "key-expired", "request-too-old", "attempts-exhausted")
 _TRY_AGAIN = ((b"x-should-retry", b"true"),)
 _DO_NOT = ((b"x-should-retry", b"false"),)
 # Refused by validation, authentication or rate limits: the provider stores nothing and its key is as good as unused.
@@ -42,7 +43,9 @@ STRIPE = Dialect(
     required=False,
     endpoint="fingerprint",
     # Not 409 or 422: at those the SDK either retries or raises a plain APIError.
-    statuses=dict.fromkeys(("key-reused", "answer-not-kept", "key-expired", "attempts-exhausted"), 400),
+    statuses=dict.fromkeys(
+        ("key-reused", *_GONE), 400
+    ),
     shape=shapes.stripe,
     marker=((b"idempotent-replayed", b"true"),),
     echo="always",
@@ -60,7 +63,9 @@ SQUARE = Dialect(
     # The payments limit; other endpoints allow 64 to 255.
     rule=KeyRule(max_length=45, quoting="literal"),
     # 400 also for a mismatch: the SDK retries 409.
-    statuses=dict.fromkeys(("key-reused", "answer-not-kept", "key-expired", "attempts-exhausted"), 400),
+    statuses=dict.fromkeys(
+        ("key-reused", *_GONE), 400
+    ),
     shape=shapes.square,
     # What becomes of failures is not documented: 5xx may have taken effect, so it is unknown.
     outcomes=Outcomes(single=_NOT_STORED),
@@ -73,7 +78,7 @@ ADYEN = Dialect(
     rule=KeyRule(max_length=64, quoting="literal"),
     required=False,
     # The answer to a mismatch is not documented: 422 without transient-error tells the SDK not to try again.
-    statuses=dict.fromkeys(("answer-not-kept", "key-expired", "attempts-exhausted"), 422),
+    statuses=dict.fromkeys(_GONE, 422),
     shape=shapes.adyen,
     echo="always",
     hints={Retry.SAME_KEY_LATER: ((b"transient-error", b"true"),)},
@@ -94,7 +99,8 @@ PAYPAL = Dialect(
     rule=KeyRule(max_length=108, quoting="literal"),
     required=False,
     # The answer to a mismatch is that of the v1 APIs: v2 documents none.
-    statuses={"key-reused": 400} | dict.fromkeys(("answer-not-kept", "key-expired", "attempts-exhausted"), 422),
+    statuses={"key-reused": 400}
+    | dict.fromkeys(_GONE, 422),
     shape=shapes.paypal,
     replay_statuses={201: 200},
     # PayPal declares that a 5xx may be sent again under the same id.
@@ -121,7 +127,7 @@ AWS = Dialect(
     required=False,
     # In progress is 400 as at DynamoDB: boto3 goes by the error's type, and leaves a 409 alone.
     statuses=dict.fromkeys(("key-reused", "in-progress", "retry-later", "outcome-unknown", "lease-lost"), 400)
-    | dict.fromkeys(("answer-not-kept", "key-expired", "attempts-exhausted"), 409),
+    | dict.fromkeys(_GONE, 409),
     shape=shapes.aws,
     media=b"application/x-amz-json-1.1",
     # Services keep successes only; a 5xx may have taken effect, so it is unknown.

@@ -37,13 +37,14 @@ class Answered(NamedTuple):
 class Exchange:
     """One request. It is also what the flows ask whether a stored fingerprint is the same request (flows.Asked)."""
 
-    __slots__ = ("claim", "gate", "key", "parts")
+    __slots__ = ("claim", "gate", "key", "late", "parts")
 
     def __init__(self, gate: Gate, key: str, claim: Claim, parts: Parts) -> None:
         self.gate = gate
         self.key = key
         self.claim = claim
         self.parts = parts
+        self.late = False
 
     def same_request(self, stored: bytes) -> bool:
         """Whether a stored fingerprint stands for this request."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
 
 from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Fingerprinter, Parts
 from oncekey.core.flows import Terms
-from oncekey.core.keys import endpoint_of, scope_of
+from oncekey.core.keys import endpoint_of, made_at, scope_of
 from oncekey.core.policy import Policy, ms
 from oncekey.core.record import Label, State
 from oncekey.engine.sealing import Sealer
@@ -29,6 +31,10 @@ from oncekey.http.scope import Scope
 
 Paths = Sequence[str] | Callable[[str], bool] | None
 
+# OASIS Repeatable Requests' name for it, and the plain one.
+FIRST_SENT = (b"repeatability-first-sent", b"idempotency-first-sent")
+# How far a client's clock may be off before its word is taken against it.
+SKEW_FOR = 300.0
 # Scopes whose hash is kept at hand; an endpoint and a caller make one.
 SCOPES = 4096
 
@@ -100,7 +106,27 @@ class Gate:
             guarantee=self.guarantee,
             label=Label(digest, endpoint, key),
         )
-        return Exchange(self, key, claim, parts)
+        exchange = Exchange(self, key, claim, parts)
+        exchange.late = self._is_late(key, request)
+        return exchange
+
+    def _is_late(self, key: str, request: Request) -> bool:
+        """Whether the request was made longer ago than answers are kept: it may have been run, and forgotten since."""
+        made = first_sent(request)
+        if made is None:
+            made = made_at(key)
+        return made is not None and time.time() - made / 1000 > self.policy.keep_for + SKEW_FOR
+
+
+def first_sent(request: Request) -> int | None:
+    """When the client first sent this request, by its own word, in milliseconds; None if it does not say."""
+    for name, value in request.headers:
+        if name in FIRST_SENT:
+            try:
+                return int(parsedate_to_datetime(value.decode("latin-1")).timestamp() * 1000)
+            except (ValueError, OverflowError):
+                return None
+    return None
 
 
 class CallerUnknown(OnceKeyError):

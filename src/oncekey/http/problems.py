@@ -49,6 +49,7 @@ PROBLEMS: dict[str, Problem] = {
         Problem("lease-lost", "Another attempt has taken over the operation", 409, _LATER),
         Problem("answer-not-kept", "The operation is done and its answer was not kept", 410, _NEVER),
         Problem("key-expired", "The operation is done and its answer has expired", 410, _NEVER),
+        Problem("request-too-old", "The request is older than answers are kept", 412, _NEVER),
         Problem("attempts-exhausted", "The operation has used up its attempts", 410, _NEW),
         Problem("not-executed", "The operation was not executed", 503, _LATER),
         Problem("body-too-large", "The request body is too large", 413, _NEVER),
