@@ -1,0 +1,111 @@
+-- Every statement has a name and a sentence. `(?, ?), ...` stands for one such group per item of a batch.
+-- {columns} is the fragment of that name. `format = 1` keeps this code away from records that it cannot read.
+
+-- name: columns
+-- The columns of a record, in the order in which plan.read takes them.
+id, format, state, waited, guarantee, attempts, version, token, fingerprint, claimed_at, lease_until, due_at,
+expires_at, scope, endpoint, key, note, outcome
+
+-- name: find
+-- The records of these ids.
+SELECT {columns} FROM oncekey_record WHERE id IN (?, ...)
+
+-- name: claim
+-- Take the keys that have no record. Who loses writes nothing.
+INSERT INTO oncekey_record (id, format, state, guarantee, token, fingerprint, claimed_at, lease_until, scope, endpoint, key)
+VALUES (?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?), ...
+ON CONFLICT (id) DO NOTHING
+
+-- name: waited
+-- Which of these unsettled records somebody waits for.
+SELECT id FROM oncekey_record INDEXED BY oncekey_waited WHERE waited = 1 AND state IN (1, 2, 5) AND id IN (?, ...)
+
+-- name: settle
+-- Record how the work ended. id, token, target, the states it may come from as bits, due_at, expires_at, note, outcome.
+UPDATE oncekey_record
+SET state = s.column3, version = version + 1, lease_until = NULL, due_at = s.column5, expires_at = s.column6,
+    note = s.column7, outcome = s.column8
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?), ...) AS s
+WHERE oncekey_record.id = s.column1 AND token = s.column2 AND token <> x'' AND (s.column4 >> state) & 1 AND format = 1
+
+-- name: renew
+-- Prolong living leases; with begin, set the latch. id, token, lease_until, cap_for, begin, now.
+UPDATE oncekey_record
+SET state = CASE WHEN r.column5 THEN 2 ELSE state END, version = version + 1, lease_until = r.column3
+FROM (VALUES (?, ?, ?, ?, ?, ?), ...) AS r
+WHERE oncekey_record.id = r.column1 AND token = r.column2 AND token <> x'' AND state IN (1, 2)
+    AND lease_until > r.column6 AND r.column6 - claimed_at < r.column4 AND format = 1
+RETURNING id
+
+-- name: swap
+-- Replace a record whose version is still the one that was seen.
+UPDATE oncekey_record
+SET state = ?, waited = ?, guarantee = ?, attempts = ?, version = ?, token = ?, fingerprint = ?, claimed_at = ?,
+    lease_until = ?, due_at = ?, expires_at = ?, scope = ?, endpoint = ?, key = ?, note = ?, outcome = ?
+WHERE id = ? AND version = ? AND format = 1
+
+-- name: watch
+-- Mark that somebody waits for a record in progress.
+UPDATE oncekey_record SET waited = 1 WHERE id = ? AND state IN (1, 2) AND format = 1
+
+-- name: still_open
+-- Which of these records are in progress.
+SELECT id FROM oncekey_record WHERE id IN (?, ...) AND state IN (1, 2)
+
+-- name: scan_open
+-- A page of records in progress, failed or unknown, oldest claim first: states, due (NULL: any), after, limit.
+SELECT seq, {columns} FROM oncekey_record WHERE seq IN (
+    SELECT seq FROM oncekey_record INDEXED BY oncekey_open
+    WHERE state IN (1, 2, 4, 5) AND format = 1 AND (?1 >> state) & 1 AND (?2 IS NULL OR next_at <= ?2) AND seq > ?3
+    ORDER BY seq LIMIT ?4
+) ORDER BY seq
+
+-- name: scan_any
+-- The same for any states, by walking the table from where the last page ended.
+SELECT seq, {columns} FROM oncekey_record
+WHERE format = 1 AND (?1 >> state) & 1 AND (?2 IS NULL OR next_at <= ?2) AND seq > ?3
+ORDER BY seq LIMIT ?4
+
+-- name: purge
+-- Delete some final records past their expiry; the condition stands on the deletion itself.
+DELETE FROM oncekey_record WHERE seq IN (
+    SELECT seq FROM oncekey_record INDEXED BY oncekey_final
+    WHERE state IN (3, 4, 6) AND format = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2
+) AND state IN (3, 4, 6) AND format = 1 AND expires_at <= ?1
+
+-- name: expire_softly
+-- Drop some answers whose time is over; their keys stay.
+UPDATE oncekey_record SET state = 6, version = version + 1, due_at = NULL, outcome = x'' WHERE seq IN (
+    SELECT seq FROM oncekey_record INDEXED BY oncekey_answer
+    WHERE state = 3 AND due_at IS NOT NULL AND format = 1 AND due_at <= ?1 ORDER BY due_at LIMIT ?2
+) AND state = 3 AND format = 1 AND due_at <= ?1
+
+-- name: count_open
+-- Records in progress, failed or unknown, by state.
+SELECT state, count(*) FROM oncekey_record INDEXED BY oncekey_open
+WHERE state IN (1, 2, 4, 5) AND format = 1 GROUP BY state
+
+-- name: count_final
+-- Completed and expired records, by state: read from an index, not from the table.
+SELECT state, count(*) FROM oncekey_record INDEXED BY oncekey_final
+WHERE state IN (3, 4, 6) AND format = 1 AND state <> 4 GROUP BY state
+
+-- name: count_foreign
+-- Records that only newer code can read.
+SELECT count(*) FROM oncekey_record INDEXED BY oncekey_foreign WHERE format <> 1
+
+-- name: has_schema
+-- Whether the table of schema versions is there.
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'oncekey_schema'
+
+-- name: schema
+-- The newest schema version that was applied.
+SELECT coalesce(max(version), 0) FROM oncekey_schema
+
+-- name: applied
+-- Note that a schema version was applied.
+INSERT INTO oncekey_schema (version, applied_at) VALUES (?, ?)
+
+-- name: file_size
+-- Bytes of the database file, without its log.
+SELECT page_count * page_size FROM pragma_page_count, pragma_page_size
