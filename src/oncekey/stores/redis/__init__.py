@@ -1,0 +1,24 @@
+"""Records in Redis or Valkey: one key each, all hot work in scripts that run where the data is.
+
+What Redis can lose, it can lose: see the findings of `check`, and docs/stores/redis.md.
+"""
+
+from __future__ import annotations
+
+from oncekey.stores.planned import AsyncPlannedStore, PlannedStore
+from oncekey.stores.redis.address import parse
+from oncekey.stores.redis.plan import RedisPlan
+from oncekey.stores.redis.wire import RedisWire
+from oncekey.stores.redis.wire_async import AsyncRedisWire
+
+
+def open_sync(url: str, *, store_for: float) -> PlannedStore:
+    """The store for threads. Nothing is contacted before the first verb."""
+    address = parse(url, store_for)
+    return PlannedStore(url, RedisPlan(address.prefix), RedisWire(address, store_for))
+
+
+def open_async(url: str, *, store_for: float) -> AsyncPlannedStore:
+    """The store for asyncio. Nothing is contacted before the first verb."""
+    address = parse(url, store_for)
+    return AsyncPlannedStore(url, RedisPlan(address.prefix), AsyncRedisWire(address, store_for))

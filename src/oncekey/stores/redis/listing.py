@@ -1,0 +1,261 @@
+"""Lists of records: which are open, which answers have an end, and walks over all of them. Pure, as the plan.
+
+Four sorted sets hold the keys of the records that somebody must find again, under the instant that matters:
+
+    in_progress   end of the lease          unknown   when to ask          failed   when the server deletes the record
+    dated         end of the answer, where the key is kept longer than the answer
+
+The scripts keep them in step with the records. A failed record that the server deleted stays listed until a purge.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from oncekey.core.commands import Page, Purged, Swap
+from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
+from oncekey.errors import ConfigurationError, StoreError
+from oncekey.stores.redis import commands, layout
+from oncekey.stores.redis.commands import Argument, Command, call, plain
+from oncekey.stores.redis.trouble import sound
+
+T = TypeVar("T")
+Steps = Generator[list[Command], list[Any], T]
+
+log = logging.getLogger("oncekey.stores.redis")
+
+# What SCAN may look at for one page before it answers with what it has: a listing must not hold up the server.
+SCANS = 200
+# The numbers of the sets, as the scripts count them; 0 is none.
+NO_SET, IN_PROGRESS_SET, UNKNOWN_SET, FAILED_SET, DATED_SET = range(5)
+OTHER_SETS = {State.UNKNOWN: UNKNOWN_SET, State.FAILED_RETRYABLE: FAILED_SET}
+LISTED = frozenset((*IN_PROGRESS, *OTHER_SETS))
+
+
+class Keys:
+    """The names that a prefix gives. All carry the prefix as their hash tag, so that one script may touch them all."""
+
+    def __init__(self, prefix: str) -> None:
+        tag = b"{%s}" % prefix.encode()
+        self.record = tag + b":"
+        self.in_progress, self.unknown = tag + b"#in_progress", tag + b"#unknown"
+        self.failed, self.dated = tag + b"#failed", tag + b"#dated"
+        self.channel = tag + b"#told"
+        self.sets = (self.in_progress, self.unknown, self.failed, self.dated)
+
+
+class Place(NamedTuple):
+    """In which set a record is listed (its number among the sets, from 1; 0: none), and under which instant."""
+
+    number: int
+    score: int | str
+
+
+def place(record: Record) -> Place:
+    """Where a record belongs."""
+    if record.state in IN_PROGRESS:
+        return Place(IN_PROGRESS_SET, record.lease_until or "+inf")
+    if record.state is State.UNKNOWN:
+        return Place(UNKNOWN_SET, record.due_at or "+inf")
+    if record.state is State.FAILED_RETRYABLE:
+        return Place(FAILED_SET, record.expires_at or "+inf")
+    if record.state is State.COMPLETED and record.due_at is not None:
+        return Place(DATED_SET, record.due_at)
+    return Place(NO_SET, 0)
+
+
+def swapping(keys: Keys, swap: Swap) -> Command:
+    """The command for a swap."""
+    number, score = place(swap.new)
+    # What is open must never be deleted by the server, whatever its record says.
+    expires_at = (swap.new.expires_at or 0) if swap.new.state in FINAL else 0
+    what: list[Argument] = [keys.channel, swap.seen_version, layout.encode(swap.new), expires_at, number, score]
+    return call(commands.SWAP, [*keys.sets, keys.record + swap.id], what)
+
+
+class Wanted(NamedTuple):
+    """What a listing asks for."""
+
+    states: frozenset[State]
+    due: int | None
+
+    def matches(self, record: Record) -> bool:
+        """Whether this record belongs on the page."""
+        at = record.lease_until if record.state in IN_PROGRESS else record.due_at
+        return record.state in self.states and (self.due is None or (at is not None and at <= self.due))
+
+
+def scan(keys: Keys, states: Sequence[State], due_before: int | None, after: str | None, limit: int) -> Steps[Page]:
+    """A page: by the sets if only open and failed records are asked for, else by a SCAN of all keys."""
+    [time] = yield [plain("TIME")]
+    now = milliseconds(sound(time))
+    due = now + due_before if due_before is not None and due_before <= 0 else due_before
+    wanted = Wanted(frozenset(states), due)
+    walk = _by_sets if wanted.states <= LISTED else _by_all_keys
+    try:
+        records, after = yield from walk(keys, wanted, after, limit)
+    except (ValueError, KeyError) as wrong:
+        raise ConfigurationError("after= is no cursor of this listing: pass on what the page before it gave") from wrong
+    return Page(records, after, now)
+
+
+Walked = tuple[list[Record], str | None]
+
+
+class Spot(NamedTuple):
+    """How far a walk over the sets has come: the set, and the last entry seen in it."""
+
+    number: int
+    score: str
+    key: bytes
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.score}:{self.key.hex()}"
+
+    @classmethod
+    def read(cls, after: str) -> Spot:
+        number, score, key = after.split(":")
+        float(score)
+        return cls(int(number), score, bytes.fromhex(key))
+
+    def is_before(self, entry: Spot) -> bool:
+        """Whether an entry of the same set comes after this one, in the order of Redis."""
+        return (float(self.score), self.key) < (float(entry.score), entry.key)
+
+
+def _by_sets(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps[Walked]:
+    spot = Spot.read(after) if after else None
+    found: list[tuple[Record, Spot]] = []
+    for number in _numbers(wanted.states):
+        if spot is None or spot.number < number:
+            spot = Spot(number, "-inf", b"")
+        if spot.number > number:
+            continue
+        more = yield from _by_set(keys, wanted, spot, limit + 1 - len(found))
+        found += more
+        if len(found) > limit:
+            return [record for record, _ in found[:limit]], str(found[limit - 1][1])
+    return [record for record, _ in found], None
+
+
+def _numbers(states: frozenset[State]) -> list[int]:
+    return sorted({IN_PROGRESS_SET if state in IN_PROGRESS else OTHER_SETS[state] for state in states})
+
+
+def _by_set(keys: Keys, wanted: Wanted, spot: Spot, count: int) -> Steps[list[tuple[Record, Spot]]]:
+    """Up to `count` matching records of one set, behind `spot`."""
+    set_ = keys.sets[spot.number - 1]
+    # Failed records stand under their deletion, not under what is due.
+    until: Argument = "+inf" if wanted.due is None or spot.number == FAILED_SET else wanted.due
+    found: list[tuple[Record, Spot]] = []
+    skipped = 0
+    while len(found) < count:
+        words = ("ZRANGEBYSCORE", set_, spot.score, until, "WITHSCORES", "LIMIT", skipped, max(count, 50))
+        [reply] = yield [plain(*words)]
+        entries = [Spot(spot.number, score.decode(), key) for key, score in _pairs(sound(reply))]
+        if not entries:
+            break
+        fresh = [entry for entry in entries if spot.is_before(entry)]
+        if not fresh:
+            skipped += len(entries)  # all of them share the instant at which the last page ended
+            continue
+        records = yield from _looked(keys, [entry.key for entry in fresh], set_)
+        numbered = [(record, entry) for record, entry in zip(records, fresh, strict=True) if record is not None]
+        found += [(r, entry) for r, entry in numbered if wanted.matches(r) and place(r).number == spot.number]
+        spot, skipped = fresh[-1], 0
+    return found[:count]
+
+
+def _looked(keys: Keys, asked: list[bytes], set_: bytes | None = None) -> Steps[list[Record | None]]:
+    """The records under these keys; those of a set that are gone are taken off it."""
+    [reply] = yield [call(commands.LOOK, asked, [])]
+    records: list[Record | None] = []
+    for key, card in zip(asked, sound(reply)[1:], strict=True):
+        records.append(_read(key[len(keys.record) :], card))
+    gone = [key for key, card in zip(asked, reply[1:], strict=True) if card is None]
+    if gone and set_ is not None:
+        yield [call(commands.FORGET, [set_, *gone], [])]
+    return records
+
+
+def _read(id_: bytes, card: Any) -> Record | None:
+    # One record that cannot be read must not hide the others from who sweeps or lists them.
+    if card is None:
+        return None
+    try:
+        return layout.decode(id_, sound(card))
+    except StoreError as wrong:
+        log.warning("operation %s is left out of a listing: %s", id_.hex()[:12], wrong)
+        return None
+
+
+def _by_all_keys(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps[Walked]:
+    """SCAN may give more keys than were asked for: those that did not fit travel in the cursor."""
+    cursor, _, rest = (after or "0:").partition(":")
+    int(cursor)
+    waiting = [keys.record + bytes.fromhex(id_) for id_ in rest.split(",") if id_]
+    at_end = after is not None and cursor == "0"
+    found: dict[bytes, Record] = {}
+    for _ in range(SCANS):
+        if not waiting and not at_end:
+            [reply] = yield [plain("SCAN", cursor, "MATCH", keys.record + b"*", "COUNT", limit + 1)]
+            cursor, waiting = sound(reply)[0].decode(), list(reply[1])
+            at_end = cursor == "0"
+        if waiting:
+            records = yield from _looked(keys, waiting)
+            found |= {r.id: r for r in records if r is not None and wanted.matches(r)}
+            waiting = []
+        if len(found) > limit or at_end:
+            break
+    ids = list(found)
+    if at_end and len(ids) <= limit:
+        return list(found.values()), None
+    return [found[id_] for id_ in ids[:limit]], f"{cursor}:{','.join(id_.hex() for id_ in ids[limit:])}"
+
+
+def purge(keys: Keys, limit: int) -> Steps[Purged]:
+    """Take deleted failures off their list, and the outcomes of answers that have ended out of their records."""
+    [time] = yield [plain("TIME")]
+    now = milliseconds(sound(time))
+    words: tuple[Argument, ...] = ("-inf", now, "LIMIT", 0, limit)
+    failed, dated = yield [plain("ZRANGEBYSCORE", set_, *words) for set_ in (keys.failed, keys.dated)]
+    deleted = 0
+    if sound(failed):
+        [gone] = yield [call(commands.FORGET, [keys.failed, *failed], [])]
+        deleted += sound(gone)
+    if sound(dated):
+        deleted += yield from _end_answers(keys, dated, now)
+    return Purged(deleted, limit in (len(failed), len(dated)))
+
+
+def _end_answers(keys: Keys, dated: list[bytes], now: int) -> Steps[int]:
+    records = yield from _looked(keys, dated, keys.dated)
+    swaps, others = [], []
+    for key, record in zip(dated, records, strict=True):
+        if record is not None and Wanted(frozenset({State.COMPLETED}), now).matches(record):
+            new = replace(record, state=State.EXPIRED, version=record.version + 1, outcome=b"", due_at=None)
+            swaps.append(swapping(keys, Swap(record.id, record.version, new)))
+        else:
+            others.append(key)
+    if others:
+        swaps.append(plain("ZREM", keys.dated, *others))
+    replies = yield swaps
+    answers = [sound(reply) for reply in replies]
+    return sum(answer[1] == layout.WRITTEN for answer in answers if isinstance(answer, list))
+
+
+def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def milliseconds(time: list[bytes]) -> int:
+    """The reply of TIME."""
+    return int(time[0]) * 1000 + int(time[1]) // 1000
+
+
+def found(id_: bytes, reply: Any) -> Seen | None:
+    """What a script saw of one record."""
+    now, card = sound(reply)
+    return None if card is None else Seen(layout.decode(id_, sound(card)), now)
