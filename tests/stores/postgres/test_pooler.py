@@ -34,7 +34,7 @@ class PgBouncer(Server):
     def command(self) -> list[str]:
         program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if program is None:
-            raise EngineMissing("PgBouncer is not installed; run: apt install pgbouncer", obtainable=False)
+            raise EngineMissing("PgBouncer is not installed; run: tools/provision")
         return [program, str(self.folder / "ini")]
 
     def prepare(self) -> None:
