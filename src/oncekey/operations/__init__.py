@@ -3,11 +3,12 @@
 Everything here takes a store for threads and returns plain values; nothing here prints or asks.
 """
 
-from oncekey.operations.address import masked, scrubbed
+from oncekey.operations.address import masked, opened, scrubbed
 from oncekey.operations.cleaning import PurgeReport, SweepReport, purge, sweep
 from oncekey.operations.health import Health, MigrationReport, doctor, migrate, stats
 from oncekey.operations.looking import (
     CHOICES,
+    ID_DIGITS,
     Kept,
     Listing,
     Next,
@@ -21,6 +22,7 @@ from oncekey.operations.looking import (
 
 __all__ = [
     "CHOICES",
+    "ID_DIGITS",
     "Health",
     "Kept",
     "Listing",
@@ -37,6 +39,7 @@ __all__ = [
     "masked",
     "migrate",
     "next_of",
+    "opened",
     "purge",
     "scrubbed",
     "stats",

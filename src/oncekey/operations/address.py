@@ -1,28 +1,56 @@
-"""Store addresses that may be shown: no password, wherever in a URL it stands."""
+"""Store addresses: opened with an operator's care, and shown without passwords."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from oncekey.errors import ConfigurationError, SchemaMissing
+from oncekey.stores.contract import Store
+from oncekey.stores.open import open_store
 
 MASK = "***"
 # The greedy part reaches to the last @, so that a password with an unescaped @ or / in it is covered to its end.
 _IN_FRONT = re.compile(r"^([^:/?#]+://[^:@/?#]*):(.*)@", re.DOTALL)
 _IN_QUERY = re.compile(r"([?&;][^=&;#]*(?:pass|pwd|secret|token)[^=&;#]*=)([^&;#]*)", re.IGNORECASE)
-# Shorter ones would be found in ordinary words; whole addresses are replaced first anyway.
+# Shorter ones would be found within ordinary words; between : and @ even those are replaced.
 _LEAST = 4
+# Stores on this machine's disk or in its memory: no login, no clock of their own.
+_EMBEDDED = ("sqlite:", "memory:")
+
+
+def opened(url: str, *, store_for: float, create: bool = False) -> Store:
+    """The store at an address. Unless it may `create`, a file that is not there is refused, for it may be a typo."""
+    if not url:
+        raise ConfigurationError("no store was named: write --store sqlite:///oncekey.db, or set ONCEKEY_STORE")
+    store = open_store(url, store_for=store_for)
+    if url.startswith("sqlite:") and not create:
+        from oncekey.stores.sqlite import path_of  # noqa: PLC0415 - the room is loaded only for its own addresses
+
+        path = path_of(url)
+        if not Path(path).exists():
+            store.close()
+            raise SchemaMissing(f"there is no file {path}: correct --store, or make it with `oncekey migrate`")
+    return store
+
+
+def embedded(url: str) -> bool:
+    """Whether the store lives on this machine, by this machine's clock."""
+    return url.startswith(_EMBEDDED)
 
 
 def masked(url: str) -> str:
     """The address with its passwords replaced."""
-    if not _has_login(url):
-        return url
     return _IN_QUERY.sub(rf"\1{MASK}", _IN_FRONT.sub(rf"\1:{MASK}@", url))
 
 
 def scrubbed(text: str, url: str) -> str:
     """A message without the address's passwords: drivers repeat what they were given, in part or whole."""
-    text = text.replace(url, masked(url)) if url else text
+    if not url:
+        return text
+    text = text.replace(url, masked(url))
     for secret in _secrets(url):
         for form in {secret, unquote(secret)}:
             if len(form) >= _LEAST:
@@ -31,18 +59,9 @@ def scrubbed(text: str, url: str) -> str:
     return text
 
 
-def _has_login(url: str) -> bool:
-    # In the path of a file both : and @ are ordinary letters.
-    return not url.startswith(("sqlite:", "memory:"))
-
-
 def _secrets(url: str) -> list[str]:
-    if not _has_login(url):
-        return []
     found = [match[2] for match in (_IN_FRONT.match(url),) if match]
     found += [value for _, value in _IN_QUERY.findall(url)]
-    try:
+    with suppress(ValueError):
         found.append(urlsplit(url).password or "")
-    except ValueError:
-        pass
-    return [secret for secret in found if secret]
+    return sorted(filter(None, found), key=len, reverse=True)

@@ -1,4 +1,4 @@
-"""To clean up: lapsed leases are swept to what they mean, and what has expired is purged. Any number may do it at once."""
+"""To clean up: sweep lapsed leases to what they mean, purge what has expired. Any number may do it at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SweepReport:
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What a purge did. `finished` is false if it was stopped, or its limit reached, while more had expired."""
+    """What a purge did. It is not `finished` if it was stopped, or reached its limit, while more may have expired."""
 
     swept: SweepReport
     deleted: int
@@ -82,4 +82,4 @@ def purge(
         gone = store.purge(batch if limit is None else min(batch, limit - deleted))
         deleted, more = deleted + gone.deleted, gone.more
         progress(deleted)
-    return PurgeReport(swept, deleted, finished=not more, stopped=stop())
+    return PurgeReport(swept, deleted, finished=not more, stopped=more and stop())

@@ -1,4 +1,4 @@
-"""To check: is the store reachable, prepared, and safe to trust with records?"""
+"""To check whether a store is reachable, prepared, and safe to trust with records."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from oncekey.core.record import State
-from oncekey.errors import SchemaMissing, StoreError, StoreUnavailable
-from oncekey.operations.address import masked, scrubbed
+from oncekey.errors import OnceKeyError, SchemaMissing, StoreUnavailable
+from oncekey.operations.address import embedded, masked, scrubbed
 from oncekey.stores.contract import Finding, Store
 
 # What a person may mistake for the order of events in two logs. Decisions use the store's clock alone.
 SKEW = 1000
 # Who takes part, where it is installed.
 PACKAGES = ("oncekey", "orjson", "psycopg", "psycopg-pool", "redis", "hiredis", "cryptography", "zstandard")
-MIGRATE = "run oncekey migrate"
+# A finding whose fix names this command says that the schema is missing or of another version.
+MIGRATE = "oncekey migrate"
+# An id that no key has.
+NOBODY = bytes(20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +56,13 @@ class MigrationReport:
 def migrate(store: Store, *, rehearse: bool = False) -> MigrationReport:
     """Bring the store's schema to this version; as a rehearsal, only say whether there is something to do."""
     if not rehearse:
-        return MigrationReport(store.migrate())
-    missing = _schema_missing(store)
-    return MigrationReport([missing] if missing else [], rehearsed=True)
-
-
-def _schema_missing(store: Store) -> str | None:
+        done = store.migrate()
+        store.get(NOBODY)  # a store without a schema has not been asked anything yet: it must answer all the same
+        return MigrationReport(done)
     try:
-        store.scan((State.CLAIMED,), limit=1)
+        return MigrationReport([finding.what for finding in store.check() if MIGRATE in finding.fix], rehearsed=True)
     except SchemaMissing as missing:
-        return str(missing)
-    return None
+        return MigrationReport([str(missing)], rehearsed=True)
 
 
 def stats(store: Store) -> dict[str, int | str]:
@@ -80,30 +79,24 @@ def doctor(store: Store, clock: Callable[[], float] = _machine_clock) -> Health:
     findings: list[Finding] = []
     skew = None
     try:
-        skew, margin = _skew(store, clock)
-        findings += [Finding("ok", "the store is reachable and its schema is of this version"), _about(skew, margin)]
+        findings += _settings(store)
+        findings.insert(0, Finding("ok", "the store is reachable"))
+        if not embedded(store.url) and not any(MIGRATE in finding.fix for finding in findings):
+            skew, margin = _skew(store, clock)
+            findings.append(_about(skew, margin))
     except StoreUnavailable as trouble:
-        return Health(masked(store.url), reachable=False, findings=[_unreachable(store, trouble)], versions=versions())
-    except SchemaMissing as missing:
-        findings += [Finding("ok", "the store is reachable"), Finding("refusal", str(missing), MIGRATE)]
-    except StoreError as trouble:
         findings.append(Finding("refusal", scrubbed(str(trouble), store.url)))
-    findings += _settings(store, known={finding.what for finding in findings})
+        return Health(masked(store.url), reachable=False, findings=findings, versions=versions())
+    except OnceKeyError as trouble:
+        findings.append(Finding("refusal", scrubbed(str(trouble), store.url)))
     return Health(masked(store.url), reachable=True, findings=findings, skew=skew, versions=versions())
 
 
-def _unreachable(store: Store, trouble: StoreUnavailable) -> Finding:
-    fix = "check the address and whether the server runs; see also what the driver says"
-    return Finding("refusal", scrubbed(str(trouble), store.url), fix)
-
-
-def _settings(store: Store, known: set[str]) -> list[Finding]:
+def _settings(store: Store) -> list[Finding]:
     try:
-        return [finding for finding in store.check() if finding.what not in known]
+        return store.check()
     except SchemaMissing as missing:
-        return [] if str(missing) in known else [Finding("refusal", str(missing), MIGRATE)]
-    except StoreError as trouble:
-        return [Finding("refusal", f"the settings could not be read: {scrubbed(str(trouble), store.url)}")]
+        return [Finding("refusal", str(missing), f"run `{MIGRATE}`")]
 
 
 def _skew(store: Store, clock: Callable[[], float]) -> tuple[int, int]:
@@ -122,7 +115,7 @@ def _about(skew: int, margin: int) -> Finding:
     return Finding(
         "warning",
         f"this machine's clock is {abs(skew) / 1000:.1f} s {way} the store's",
-        "synchronise both with NTP: leases use the store's clock, but logs and the age of time-ordered keys use this one",
+        "set both by NTP: leases go by the store's clock, but logs and the age of time-ordered keys by this one",
     )
 
 

@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 from oncekey.core.keys import endpoint_of, key_ref, scope_of
 from oncekey.core.outcome import Outcome, unpack
 from oncekey.core.record import FINAL, IN_PROGRESS, OPEN, Record, Seen, State
-from oncekey.errors import ConfigurationError, RecordUnreadable
+from oncekey.engine.sealing import Sealer
+from oncekey.errors import ConfigurationError, OnceKeyError, RecordUnreadable
 from oncekey.stores.contract import Store
 
 # A millisecond ago by the store's own clock: what was due then is due now, and every store reads it as relative.
@@ -20,6 +21,9 @@ ID_DIGITS = 40
 LEAST_DIGITS = 6
 # Enough to see that a prefix is not unique, without reading all that it fits.
 CANDIDATES = 5
+
+# The first bytes of an answer and of a tombstone, see core.outcome.
+NEVER_SEALED = (0x10, 0x11)
 
 UNFINISHED = (*OPEN, State.FAILED_RETRYABLE)
 
@@ -60,7 +64,9 @@ class Kept:
     problem: str = ""
 
 
-def listing(store: Store, state: str = "open", *, due: bool = False, after: str | None = None, limit: int = 50) -> Listing:
+def listing(
+    store: Store, state: str = "open", *, due: bool = False, after: str | None = None, limit: int = 50
+) -> Listing:
     """Up to `limit` operations in a state of CHOICES; with `due`, those whose lease or waiting time is over."""
     records: list[Record] = []
     while True:
@@ -94,7 +100,7 @@ def find(store: Store, reference: str, *, finished: bool = False) -> list[Seen]:
     A beginning is looked for among unfinished operations, and with `finished` among all: that reads every record.
     """
     digits = reference.strip().lower().removeprefix("ok_")
-    if not re.fullmatch(r"[0-9a-f]{%d,%d}" % (LEAST_DIGITS, ID_DIGITS), digits):
+    if not re.fullmatch(rf"[0-9a-f]{{{LEAST_DIGITS},{ID_DIGITS}}}", digits):
         raise ConfigurationError(
             f"{reference!r} names no operation: write its id of {ID_DIGITS} hexadecimal digits, at least the first "
             f"{LEAST_DIGITS} of them, or its ok_... from a log"
@@ -102,14 +108,14 @@ def find(store: Store, reference: str, *, finished: bool = False) -> list[Seen]:
     if len(digits) == ID_DIGITS:
         seen = store.get(bytes.fromhex(digits))
         return [seen] if seen is not None else []
-    found: list[Seen] = []
+    found: dict[bytes, Seen] = {}
     for seen in _all(store, CHOICES["all"] if finished else UNFINISHED):
         if seen.record.id.hex().startswith(digits):
-            found.append(seen)
+            # A walk over all records may meet one twice.
+            found[seen.record.id] = seen
             if len(found) == CANDIDATES:
                 break
-    # A listing may leave out what it does not show, such as bodies.
-    return [store.get(found[0].record.id) or found[0]] if len(found) == 1 else found
+    return list(found.values())
 
 
 def _all(store: Store, states: tuple[State, ...]) -> Iterator[Seen]:
@@ -133,14 +139,26 @@ def next_of(record: Record, now: int) -> Next | None:
     return Next("expires", record.expires_at - now) if record.expires_at is not None else None
 
 
-def kept(record: Record) -> Kept | None:
-    """What is kept of the answer; None while there is none."""
+def kept(record: Record, sealer: Sealer | None = None) -> Kept | None:
+    """What is kept of the answer; None while there is none. `sealer` has the ring that sealed it, if one did."""
     if not record.outcome:
         return None
+    size = len(record.outcome)
     try:
-        return Kept(len(record.outcome), unpack(record.outcome))
-    except RecordUnreadable as unreadable:
-        return Kept(len(record.outcome), problem=str(unreadable))
+        return Kept(size, _unsealed(record, sealer or Sealer()))
+    except OnceKeyError as trouble:
+        return Kept(size, problem=str(trouble))
+
+
+def _unsealed(record: Record, sealer: Sealer) -> Outcome:
+    try:
+        return unpack(sealer.open(record.id, record.outcome))
+    except RecordUnreadable:
+        # A store may hold outcomes that were never given to a sealer. Only these two begin like sealed ones that are
+        # not encrypted, and neither can be read as the other.
+        if record.outcome[0] not in NEVER_SEALED:
+            raise
+        return unpack(record.outcome)
 
 
 def described(record: Record, now: int, *, keys: bool = False) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""The command line: a skin on oncekey.operations. Tables for people, JSON for machines."""

@@ -1,0 +1,144 @@
+"""What each command does: ask oncekey.operations, hand the result to the output, say with which code to end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from oncekey import operations
+from oncekey.cli.exits import Exit
+from oncekey.cli.outputs import Output, Showing
+from oncekey.core.record import Seen
+from oncekey.engine.sealing import VARIABLE, Sealer
+from oncekey.errors import ConfigurationError, MissingExtra
+from oncekey.stores.contract import Store
+
+Given = argparse.Namespace
+Command = Callable[[Store, Given, Output], Exit]
+
+
+class NotFound(Exception):
+    """What was asked for is not in the store; the message says where else to look."""
+
+
+def ls(store: Store, given: Given, out: Output) -> Exit:
+    """List operations."""
+    found = operations.listing(store, given.state, due=given.due, after=given.after, limit=given.limit)
+    out.listing(found, Showing(keys=given.keys))
+    return Exit.OK
+
+
+def show(store: Store, given: Given, out: Output) -> Exit:
+    """Show one operation."""
+    seen = _by_key(store, given) if given.key else _by_reference(store, given)
+    sealer = Sealer.from_text(os.environ.get(VARIABLE, ""))
+    out.operation(seen, Showing(keys=given.keys, body=given.body, sealer=sealer))
+    return Exit.OK
+
+
+def _by_key(store: Store, given: Given) -> Seen:
+    caller = sys.stdin.readline().rstrip("\r\n") if given.caller == "-" else given.caller
+    if not caller:
+        raise ConfigurationError("the caller is empty: write what the scope returns for it, such as a header's value")
+    seen = store.get(operations.id_of(given.key, caller, given.endpoint))
+    if seen is None:
+        where = f"at {given.endpoint!r}" if given.endpoint else "without an endpoint"
+        raise NotFound(
+            f"no operation under this key for this caller {where}: --caller is what the scope returns, for by_header "
+            f"the header's whole value; --endpoint must be given, unless the dialect counts it into the fingerprint"
+        )
+    return seen
+
+
+def _by_reference(store: Store, given: Given) -> Seen:
+    found = operations.find(store, given.id, finished=given.finished)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(seen.record.id.hex() for seen in found)
+        raise NotFound(f"{given.id} is the beginning of several operations: {ids}")
+    whole = given.finished or len(given.id) >= operations.ID_DIGITS
+    hint = "it may have expired" if whole else "if it has finished, add --finished or give the whole id"
+    raise NotFound(f"no operation {given.id}: {hint}")
+
+
+def migrate(store: Store, given: Given, out: Output) -> Exit:
+    """Bring the schema to this version."""
+    report = operations.migrate(store, rehearse=given.dry_run)
+    out.migrated(report)
+    return Exit.FOUND if report.rehearsed and report.done else Exit.OK
+
+
+def purge(store: Store, given: Given, out: Output) -> Exit:
+    """Sweep, then delete what has expired."""
+    with _stoppable() as stopped:
+        with out.purging(given.limit) as told:
+            report = operations.purge(store, limit=given.limit, stop=stopped, progress=told)
+        out.purged(report)
+    return Exit.INTERRUPTED if report.stopped else Exit.OK
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """While this lasts, the first Ctrl-C or SIGTERM asks to stop after the batch; the second ends at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stats(store: Store, given: Given, out: Output) -> Exit:
+    """Count."""
+    out.stats(operations.stats(store))
+    return Exit.OK
+
+
+def doctor(store: Store, given: Given, out: Output) -> Exit:
+    """Check."""
+    health = operations.doctor(store)
+    out.health(health)
+    if not health.reachable:
+        return Exit.UNREACHABLE
+    if health.refused:
+        return Exit.UNSAFE
+    return Exit.FOUND if given.strict and health.warned else Exit.OK
+
+
+def demo(given: Given) -> Exit:
+    """Serve the demo. It never uses ONCEKEY_STORE: that may be a real one, and the demo makes its own tables."""
+    try:
+        from oncekey.demo import serve  # noqa: PLC0415 - needs an extra of its own
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("oncekey"):
+            raise
+        raise MissingExtra("oncekey demo", "demo") from missing
+    serve.run(host=given.host, port=given.port, store=given.store or None, workers=given.workers)
+    return Exit.OK
+
+
+COMMANDS: dict[str, Command] = {
+    "migrate": migrate,
+    "ls": ls,
+    "show": show,
+    "purge": purge,
+    "stats": stats,
+    "doctor": doctor,
+}

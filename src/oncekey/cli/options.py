@@ -1,0 +1,173 @@
+"""The commands and their options, as argparse knows them. docs/cli.md is compared with this."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from typing import NoReturn
+
+from oncekey.cli.exits import MEANINGS
+from oncekey.operations import CHOICES
+
+STORE_FOR = 10.0
+PORTS = range(65_536)
+
+
+class UsageError(Exception):
+    """The command line makes no sense; the message says which part."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with complaints that machines can read where they asked for JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave the complaint to whoever knows how it is to be shown."""
+        raise UsageError(f"{message} (try: {self.prog} --help)")
+
+
+def parser() -> Parser:
+    """The whole command line."""
+    epilog = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    top = Parser(
+        prog="oncekey",
+        description="Look at, clean up and check a store of idempotency records.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"oncekey {metadata.version('oncekey')}")
+    _globals(top, first=True)
+    # The same again behind the command; there they have no defaults, which would undo what was given in front of it.
+    shared = Parser(add_help=False, allow_abbrev=False)
+    _globals(shared, first=False)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, help_: str, fill: Callable[[Parser], None]) -> None:
+        made = commands.add_parser(
+            name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.", parents=[shared], allow_abbrev=False
+        )
+        fill(made)
+
+    command("demo", "serve a payments API to try it all on", _demo)
+    command("migrate", "bring the store's schema to this version", _migrate)
+    command("ls", "list operations", _ls)
+    command("show", "show one operation", _show)
+    command("purge", "sweep lapsed leases and delete what has expired", _purge)
+    command("stats", "count operations by state", lambda made: None)
+    command("doctor", "check the store, its settings and this machine", _doctor)
+    return top
+
+
+def _globals(made: Parser, *, first: bool) -> None:
+    def default(value: object) -> object:
+        return value if first else argparse.SUPPRESS
+
+    made.add_argument("--store", metavar="URL", default=default(None), help="the store (or set ONCEKEY_STORE)")
+    made.add_argument(
+        "--store-for",
+        metavar="SECONDS",
+        type=_seconds,
+        default=default(STORE_FOR),
+        help=f"how long to wait for one answer of the store (default {STORE_FOR:g})",
+    )
+    made.add_argument("--json", action="store_true", default=default(value=False), help="JSON instead of tables")
+    made.add_argument(
+        "--no-color", action="store_true", default=default(value=False), help="no colours (or set NO_COLOR)"
+    )
+
+
+def _demo(made: Parser) -> None:
+    made.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+    made.add_argument("--port", metavar="N", type=_port, default=8000, help="on which port (default 8000)")
+    made.add_argument("--workers", metavar="N", type=_count, help="how many processes (default 2)")
+
+
+def _migrate(made: Parser) -> None:
+    made.add_argument("--dry-run", action="store_true", help="change nothing; exit 1 if there is something to do")
+
+
+def _ls(made: Parser) -> None:
+    made.add_argument(
+        "--state",
+        choices=sorted(CHOICES),
+        default="open",
+        help="only these (default open: in progress, unknown or failed)",
+    )
+    made.add_argument("--due", action="store_true", help="only those whose lease or waiting time is over")
+    made.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default 50)")
+    made.add_argument("--after", metavar="CURSOR", help="go on where a listing ended")
+    made.add_argument("--keys", action="store_true", help="show the clients' keys as well")
+
+
+def _show(made: Parser) -> None:
+    made.add_argument(
+        "id", nargs="?", metavar="ID", help="an id, its beginning of at least 6 digits, or the ok_... of a log"
+    )
+    made.add_argument(
+        "--finished", action="store_true", help="look for a beginning among finished ones too (reads all)"
+    )
+    made.add_argument("--key", help="instead of an id: the client's key")
+    made.add_argument(
+        "--caller", metavar="TEXT", help="whose key: what the scope returned; - reads it from standard input"
+    )
+    made.add_argument(
+        "--endpoint", metavar="TEXT", default="", help="where: 'POST /orders', if it is part of the scope"
+    )
+    made.add_argument("--body", action="store_true", help="show the body of the kept answer")
+    made.add_argument("--keys", action="store_true", help="show the client's key as well")
+
+
+def _purge(made: Parser) -> None:
+    made.add_argument("--limit", metavar="N", type=_count, help="delete at most so many")
+
+
+def _doctor(made: Parser) -> None:
+    made.add_argument("--strict", action="store_true", help="exit 1 if there is a warning")
+
+
+def _count(text: str) -> int:
+    number = _number(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} makes no sense here: write a number of 1 or more")
+    return number
+
+
+def _port(text: str) -> int:
+    number = _number(text)
+    if number not in PORTS:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: write a number from 0 to {PORTS[-1]}")
+    return number
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} makes no sense here: write a number of seconds above 0")
+    return seconds
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line, read; ends the program if it makes no sense."""
+    given = parser().parse_args(arguments)
+    if given.command == "show":
+        _check_show(given)
+    return given
+
+
+def _check_show(given: argparse.Namespace) -> None:
+    if bool(given.id) == bool(given.key):
+        raise UsageError("show needs an ID, or --key with --caller, and not both (try: oncekey show --help)")
+    if given.key and given.caller is None:
+        raise UsageError("--key needs --caller: a key alone names nothing (for scope=SHARED write --caller shared)")

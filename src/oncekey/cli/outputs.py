@@ -1,0 +1,110 @@
+"""How results leave: the one page that both outputs, tables and JSON, fill."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol
+
+from oncekey.core.outcome import Answer, Tombstone, Value
+from oncekey.core.record import Seen
+from oncekey.engine.sealing import Sealer
+from oncekey.operations import Health, Kept, Listing, MigrationReport, PurgeReport, described, kept
+
+
+class Showing(NamedTuple):
+    """What of an operation may be shown, and who can open its answer."""
+
+    keys: bool = False
+    body: bool = False
+    sealer: Sealer | None = None
+
+
+# Told how many are gone so far.
+Told = Callable[[int], None]
+
+
+class Output(Protocol):
+    """Where results go."""
+
+    def listing(self, found: Listing, showing: Showing) -> None: ...
+    def operation(self, seen: Seen, showing: Showing) -> None: ...
+    def migrated(self, report: MigrationReport) -> None: ...
+    def purging(self, limit: int | None) -> AbstractContextManager[Told]: ...
+    def purged(self, report: PurgeReport) -> None: ...
+    def stats(self, counted: dict[str, int | str]) -> None: ...
+    def health(self, health: Health) -> None: ...
+
+
+class JsonOutput:
+    """One object on one line for each result; what is only for people is left out."""
+
+    def listing(self, found: Listing, showing: Showing) -> None:
+        for record in found.records:
+            _say(described(record, found.now, keys=showing.keys))
+        if found.after is not None:
+            print(json.dumps({"after": found.after}), file=sys.stderr)
+
+    def operation(self, seen: Seen, showing: Showing) -> None:
+        fields = described(seen.record, seen.now, keys=showing.keys)
+        _say(fields | {"outcome": _outcome(kept(seen.record, showing.sealer), body=showing.body)})
+
+    def migrated(self, report: MigrationReport) -> None:
+        _say({"rehearsed": True, "missing": report.done} if report.rehearsed else {"done": report.done})
+
+    def purging(self, limit: int | None) -> AbstractContextManager[Told]:
+        return nullcontext(lambda deleted: None)
+
+    def purged(self, report: PurgeReport) -> None:
+        swept = {
+            "unknown": report.swept.unknown,
+            "failed_retryable": report.swept.failed_retryable,
+            "moved_on": report.swept.moved_on,
+        }
+        _say({"deleted": report.deleted, "finished": report.finished, "stopped": report.stopped, "swept": swept})
+
+    def stats(self, counted: dict[str, int | str]) -> None:
+        _say(counted)
+
+    def health(self, health: Health) -> None:
+        _say(
+            {
+                "store": health.store,
+                "reachable": health.reachable,
+                "refused": health.refused,
+                "warned": health.warned,
+                "skew": health.skew,
+                "versions": health.versions,
+                "findings": [finding._asdict() for finding in health.findings],
+            }
+        )
+
+
+def _say(fields: dict[str, Any]) -> None:
+    print(json.dumps(fields))
+
+
+def _outcome(found: Kept | None, *, body: bool) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    outcome = found.outcome
+    if isinstance(outcome, Answer):
+        headers = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in outcome.headers]
+        fields = {"kind": "answer", "status": outcome.status, "headers": headers, "size": len(outcome.body)}
+        return fields | (_bytes(outcome.body) if body else {})
+    if isinstance(outcome, Tombstone):
+        return {"kind": "tombstone", "status": outcome.status, "reason": outcome.reason}
+    if isinstance(outcome, Value):
+        return {"kind": "value", "size": len(outcome.data)} | (_bytes(outcome.data) if body else {})
+    return {"kind": "unreadable", "size": found.size, "problem": found.problem}
+
+
+def _bytes(data: bytes) -> dict[str, str]:
+    # Whoever reads it must get the exact bytes back, so text is used only where it is one.
+    try:
+        return {"body": data.decode(), "body_encoding": "utf-8"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(data).decode(), "body_encoding": "base64"}

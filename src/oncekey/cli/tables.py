@@ -1,0 +1,196 @@
+"""Tables and progress for people. Text of strangers (keys, notes, bodies) is shown as text, never as markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from oncekey.cli.outputs import Showing, Told
+from oncekey.cli.words import brief, coming, instant, size, visible
+from oncekey.core.keys import key_ref
+from oncekey.core.outcome import Answer, Tombstone, Value
+from oncekey.core.record import Record, Seen, State
+from oncekey.operations import Health, Kept, Listing, MigrationReport, PurgeReport, kept
+
+STYLES = {
+    State.CLAIMED: "cyan",
+    State.EXECUTING: "cyan",
+    State.COMPLETED: "green",
+    State.FAILED_RETRYABLE: "yellow",
+    State.UNKNOWN: "bold red",
+    State.EXPIRED: "dim",
+}
+LEVELS = {"ok": "green", "warning": "yellow", "refusal": "bold red"}
+
+
+class Paper(Console):
+    """A console that leaves a broken pipe to whoever runs the command; rich would end the program by itself."""
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Say so."""
+        raise BrokenPipeError
+
+
+class TableOutput:
+    """Results as tables on standard output; hints and progress on standard error."""
+
+    def __init__(self, *, color: bool = True) -> None:
+        no_color = None if color else True  # None: as NO_COLOR and the terminal say
+        self.out = Paper(no_color=no_color, highlight=False)
+        self.err = Paper(stderr=True, no_color=no_color, highlight=False)
+
+    def listing(self, found: Listing, showing: Showing) -> None:
+        """One line for each operation, and another for its key and its note where it has them."""
+        if not found.records:
+            self.err.print("no such operations")
+            return
+        table = _table("REF", "STATE", "AGE", "NEXT", "TRY", "SCOPE")
+        table.add_column("ENDPOINT, NOTE", overflow="fold")
+        for record in found.records:
+            table.add_row(
+                key_ref(record.id),
+                Text(record.state.word, STYLES[record.state]),
+                brief(found.now - record.claimed_at),
+                coming(record, found.now),
+                str(record.attempts),
+                Text(visible(record.label.scope[:6]) or "-"),
+                _details(record, showing),
+            )
+        self.out.print(table)
+        if found.after is not None:
+            self.err.print(Text(f"there are more: add --after {found.after}", overflow="ignore", no_wrap=True))
+
+    def operation(self, seen: Seen, showing: Showing) -> None:
+        """All that is known of one."""
+        record, now = seen
+        found = kept(record, showing.sealer)
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in [*_facts(record, now, showing), *_outcome(found)]:
+            table.add_row(name, value if isinstance(value, Text) else Text(value))
+        self.out.print(table)
+        if showing.body:
+            self.out.print()
+            self.out.print(Text(_body(found)), soft_wrap=True)
+
+    def migrated(self, report: MigrationReport) -> None:
+        """What was done, or is to be done."""
+        if not report.done:
+            self.out.print("nothing to do")
+        for line in report.done:
+            self.out.print(Text(f"{'missing' if report.rehearsed else 'done'}: {line}"))
+
+    @contextmanager
+    def purging(self, limit: int | None) -> Iterator[Told]:
+        """Progress while it runs, on a terminal only."""
+        if not self.err.is_terminal:
+            yield lambda deleted: None
+            return
+        columns = (SpinnerColumn(), TextColumn("purging"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self.err, transient=True) as progress:
+            task = progress.add_task("purge", total=limit)
+            yield lambda deleted: progress.update(task, completed=deleted)
+
+    def purged(self, report: PurgeReport) -> None:
+        """What is gone and what was swept."""
+        swept = report.swept
+        self.out.print(f"swept: {swept.unknown} to unknown, {swept.failed_retryable} to failed_retryable")
+        if swept.moved_on:
+            self.out.print(f"  {swept.moved_on} more were settled or renewed by others meanwhile")
+        end = "" if report.finished else "; stopped before the end" if report.stopped else "; limit reached"
+        self.out.print(f"deleted: {report.deleted} expired{end}")
+
+    def stats(self, counted: dict[str, int | str]) -> None:
+        """Names and numbers."""
+        table = _table("WHAT")
+        table.add_column("VALUE", justify="right", overflow="fold")
+        words = [state.word for state in State]
+        for name in sorted(counted, key=lambda name: (words.index(name) if name in words else len(words), name)):
+            value = counted[name]
+            table.add_row(Text(visible(name)), Text(f"{value:,}" if isinstance(value, int) else visible(value)))
+        self.out.print(table if counted else "the store is empty")
+
+    def health(self, health: Health) -> None:
+        """The findings, worst last, so that they stand where the eye is."""
+        versions = ", ".join(f"{name} {version}" for name, version in health.versions.items())
+        head = Table.grid(padding=(0, 2))
+        head.add_column(style="bold", no_wrap=True)
+        head.add_column(overflow="fold")
+        head.add_row("store", Text(visible(health.store)))
+        head.add_row("versions", versions)
+        self.out.print(head)
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for finding in sorted(health.findings, key=lambda finding: list(LEVELS).index(finding.level)):
+            table.add_row(Text(finding.level, LEVELS[finding.level]), Text(visible(finding.what)))
+            if finding.fix:
+                table.add_row("", Text(f"to do: {visible(finding.fix)}"))
+        self.out.print(table)
+
+
+def _table(*names: str) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold", expand=False)
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _details(record: Record, showing: Showing) -> Text:
+    lines = [Text(visible(record.label.endpoint) or "-")]
+    if showing.keys:
+        lines.append(Text(visible(record.label.key), "bold"))
+    if record.note:
+        lines.append(Text(visible(record.note), "dim"))
+    return Text("\n").join(lines)
+
+
+def _facts(record: Record, now: int, showing: Showing) -> list[tuple[str, str | Text]]:
+    facts: list[tuple[str, str | Text]] = [
+        ("id", record.id.hex()),
+        ("ref", key_ref(record.id)),
+        ("state", Text(f"{record.state.word} ({coming(record, now)})", STYLES[record.state])),
+        ("endpoint", visible(record.label.endpoint) or "-"),
+        ("scope", visible(record.label.scope) or "-"),
+        ("guarantee", record.guarantee.name.lower()),
+        ("attempts", str(record.attempts)),
+        ("version", str(record.version)),
+        ("claimed", instant(record.claimed_at, now)),
+    ]
+    if showing.keys:
+        facts.insert(3, ("key", visible(record.label.key)))
+    # What due_at means depends on the state; see stores.contract.
+    due = {State.COMPLETED: "answer until", State.FAILED_RETRYABLE: "not before"}.get(record.state, "due")
+    for name, at in (("lease until", record.lease_until), (due, record.due_at), ("expires", record.expires_at)):
+        if at is not None:
+            facts.append((name, instant(at, now)))
+    return [*facts, ("note", visible(record.note))] if record.note else facts
+
+
+def _outcome(found: Kept | None) -> list[tuple[str, str]]:
+    if found is None:
+        return [("outcome", "none yet")]
+    outcome = found.outcome
+    if isinstance(outcome, Answer):
+        headers = [("", visible(f"{n.decode('latin-1')}: {v.decode('latin-1')}")) for n, v in outcome.headers]
+        return [("outcome", f"status {outcome.status}, body of {size(len(outcome.body))}"), *headers]
+    if isinstance(outcome, Tombstone):
+        return [("outcome", f"status {outcome.status}, not kept: {visible(outcome.reason)}")]
+    if isinstance(outcome, Value):
+        return [("outcome", f"a value of {size(len(outcome.data))}")]
+    return [("outcome", f"{size(found.size)}, not readable here: {visible(found.problem)}")]
+
+
+def _body(found: Kept | None) -> str:
+    outcome = found.outcome if found is not None else None
+    if isinstance(outcome, Answer | Value):
+        data = outcome.body if isinstance(outcome, Answer) else outcome.data
+        return visible(data.decode(errors="backslashreplace"), lines=True)
+    return "(no body is kept)"
