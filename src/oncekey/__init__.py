@@ -10,6 +10,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from oncekey.adapters.asgi import OnceKeyMiddleware
+    from oncekey.adapters.wsgi import OnceKeyWSGI
     from oncekey.core.policy import Policy
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.threaded import Engine
@@ -46,6 +47,7 @@ _HOMES = {
     "NotExecuted": _ERRORS,
     "OnceKeyError": _ERRORS,
     "OnceKeyMiddleware": "oncekey.adapters.asgi",
+    "OnceKeyWSGI": "oncekey.adapters.wsgi",
     "OutcomeUnknown": _ERRORS,
     "Policy": "oncekey.core.policy",
     "RecordForged": _ERRORS,
@@ -73,6 +75,7 @@ __all__ = [
     "NotExecuted",
     "OnceKeyError",
     "OnceKeyMiddleware",
+    "OnceKeyWSGI",
     "OutcomeUnknown",
     "Policy",
     "RecordForged",

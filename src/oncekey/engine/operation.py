@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """The operation at hand: in ASGI `scope["oncekey"]`, in WSGI `environ["oncekey"]`."""
+    """The operation at hand: in ASGI `scope["oncekey"]`, in WSGI `environ["oncekey.operation"]`."""
 
     def __init__(self, engine: Engine | AsyncEngine, attempt: Attempt, key: str) -> None:
         self._engine = engine
