@@ -215,7 +215,7 @@ def stamp(setting: Setting, rec: Rec) -> int:
 def decide(setting: Setting, rec: Rec, who: int) -> tuple[str, int, str]:
     """What a request does about the record it sees: the model's own words for core.flows.weigh."""
     same = rec.print == setting.prints[who] or setting.fault is Fault.NO_FINGERPRINT
-    if rec.state in IN_PROGRESS and rec.token == who:
+    if rec.state in IN_PROGRESS and rec.token == who and not rec.over:
         return (P.WON if rec.state is CLAIMED else P.BEGUN), NOBODY, ""
     for row in ("claim_expired", "retry", "take_over"):
         if allowed(setting, row, rec, Facts(NOW, same_request=same)):

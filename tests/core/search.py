@@ -35,12 +35,12 @@ def steps(setting: Setting, world: World) -> Iterator[Step]:
     """All that may happen next."""
     for who, request in enumerate(world.requests):
         if request.phase is P.IDLE:
-            # Requests are alike but for their fingerprint: they come in order, and no history is lost by that.
+            # Requests are alike but for their fingerprint: they come in order. Each is sent when it first looks: one
+            # that was sent earlier has a weaker claim to a final answer and nothing else. No break is lost by either.
             heard = any(one.phase in {P.FINAL, P.OWING} for one in world.requests)
-            asked = put(world, who, P.ASKING)
-            requests = list(asked.requests)
-            requests[who] = requests[who]._replace(late=heard)
-            yield f"r{who} is sent", asked._replace(requests=tuple(requests))
+            requests = list(world.requests)
+            requests[who] = requests[who]._replace(phase=P.ASKING, late=heard)
+            yield from MOVES[P.ASKING](setting, world._replace(requests=tuple(requests)), who)
             break
         if request.phase in MOVES:
             yield from MOVES[request.phase](setting, world, who)

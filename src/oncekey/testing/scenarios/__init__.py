@@ -1,0 +1,10 @@
+"""Every rule of the table and of the contract, as a scenario that runs on any store in either colour."""
+
+from __future__ import annotations
+
+from oncekey.testing.scenarios import claiming, contention, leases, listing, retention, settling, swapping
+from oncekey.testing.scenarios.registry import SCENARIOS, Scenario
+
+ROOMS = (claiming, leases, settling, swapping, retention, listing, contention)
+
+__all__ = ["ROOMS", "SCENARIOS", "Scenario"]
