@@ -85,7 +85,7 @@ class RedisFloor(Floor):
 
 
 class PostgresFloor(Floor):
-    """psycopg: two autocommitted statements a request, on a pool of 16; a replay is an insert that loses and a select."""
+    """psycopg: two autocommitted statements a request, on a pool of 16; a replay is a lost insert and a select."""
 
     def __init__(self, app: Any, url: str) -> None:
         super().__init__(app)
@@ -132,7 +132,8 @@ class SqliteFloor(Floor):
     def _connect(self) -> None:
         self.db = sqlite3.connect(self.path, isolation_level=None)
         self.db.executescript(
-            "pragma journal_mode=wal; pragma synchronous=full; create table if not exists floor (key blob primary key, body blob)"
+            "pragma journal_mode=wal; pragma synchronous=full;"
+            "create table if not exists floor (key blob primary key, body blob)"
         )
 
     async def _do(self, work: Any, *args: Any) -> Any:

@@ -103,10 +103,10 @@ async def measure(name: str, floor: Floor, guarded: OnceKeyMiddleware, rounds: i
         seen: dict[str, list[tuple[Cost, Cost]]] = {"first": [], "replay": []}
         for _ in range(rounds):
             mine, theirs = keys(size), keys(size)
-            for phase in seen:
+            for phase, costs in seen.items():
                 if isinstance(floor, RedisFloor):
                     floor.replaying = phase == "replay"
-                seen[phase].append((await timed(floor, theirs, concurrency), await timed(guarded, mine, concurrency)))
+                costs.append((await timed(floor, theirs, concurrency), await timed(guarded, mine, concurrency)))
         for phase, costs in seen.items():
             report(name, concurrency, phase, costs)
     batched = guarded.engine._batched  # noqa: SLF001 - the bench counts what the engine sends
