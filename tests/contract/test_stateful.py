@@ -191,7 +191,7 @@ class Lives(RuleBasedStateMachine):
         self.clear(id_)
         if id_ not in self.seen:
             return
-        swaps = [Swap(id_, one.version, replace(one, version=one.version + 1, note="late")) for one in self.seen[id_]]
+        swaps = [Swap(one, replace(one, version=one.version + 1, note="late")) for one in self.seen[id_]]
         self.write(lambda store: store.swap(swaps[0] if store is self.reference else swaps[1]), lost=lost)
 
     @rule(place=PLACES)
@@ -256,7 +256,7 @@ class Lives(RuleBasedStateMachine):
         assert (news[0] is None) == (news[1] is None)
         for store, one, record in zip((self.reference, self.store), seen, news, strict=True):
             if record is not None:
-                assert isinstance(store.swap(Swap(id_, one.record.version, record)), Done)
+                assert isinstance(store.swap(Swap(one.record, record)), Done)
 
     @invariant()
     def the_records_are_alike(self) -> None:

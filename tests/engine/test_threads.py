@@ -121,8 +121,9 @@ def test_a_fault_in_a_store_fails_its_callers_and_gives_the_lead_back() -> None:
     sender = Sender()
     sender.bad[b"1"] = ZeroDivisionError()
     combiner = ThreadCombiner(sender)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(StoreUnavailable) as caught:
         combiner(Ask(b"1"))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert combiner(Ask(b"2", 2)) == 2
     assert combiner._leaders == 0
 

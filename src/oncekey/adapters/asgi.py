@@ -7,11 +7,11 @@ nothing; its outcome is stored before the last byte of the answer goes out.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from oncekey.adapters.asgi_answer import send_reply
 from oncekey.adapters.asgi_lifespan import check, lifespan
 from oncekey.adapters.asgi_upload import Upload
 from oncekey.adapters.asgi_work import Work
@@ -48,13 +48,17 @@ class OnceKeyMiddleware:
     ) -> None:
         self.app = app
         self.gate = Gate(**choices)
-        if isinstance(store, AsyncEngine):
-            self.engine = store
-        else:
-            tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
-            self.engine = AsyncEngine(store, tuning, sinks)
-        self.running: set[asyncio.Task[None]] = set()
+        tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
+        self._open = (lambda: AsyncEngine(store, tuning, sinks)) if isinstance(store, str) else None
+        self.engine = store if isinstance(store, AsyncEngine) else AsyncEngine(store, tuning, sinks)
+        self.running = self.engine.running
         self.checked = False
+
+    def reopen(self) -> None:
+        """Before a second start: a new engine on the same address, if a shutdown has closed the first one."""
+        if self.engine.closed and self._open is not None:
+            self.engine, self.checked = self._open(), False
+            self.running = self.engine.running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
@@ -71,7 +75,8 @@ class OnceKeyMiddleware:
 
     async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate = self.gate
-        request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"], b"")
+        headers = [(name.lower(), value) for name, value in scope["headers"]]
+        request = Request(scope["method"], _path(scope), scope.get("query_string", b""), headers, b"")
         upload = Upload(receive, request, gate)
         # A key in a header is looked at before the body is read; a key in the body cannot be.
         found = gate.key(request) if gate.dialect.header is not None else ""
@@ -86,35 +91,33 @@ class OnceKeyMiddleware:
         if found is None:
             await self.app(scope, upload.again, send)
         elif isinstance(found, Reply):
-            await _send(send, found)
+            await send_reply(send, found)
         else:
             await self._enter(gate.prepare(request, found), scope, upload, send)
 
     async def _enter(self, exchange: Exchange | Reply, scope: Scope, upload: Upload, send: Send) -> None:
         if isinstance(exchange, Reply):
-            await _send(send, exchange)
+            await send_reply(send, exchange)
             return
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()
         try:
             if not self.checked:  # the server told us of no start-up
                 await check(self)
-                self.checked = True
             decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for, late=exchange.late)
             answer = exchange.answer(decision) if type(decision) is not Execute else None
         except OnceKeyError as error:
             log.warning("operation %s was refused: %s", key_ref(claim.id), error)
-            await _send(send, exchange.refuse(error))
+            await send_reply(send, exchange.refuse(error))
             return
         if answer is not None:
-            await _send(send, answer)
+            await send_reply(send, answer)
         elif type(decision) is Execute:
             attempt = Attempt(decision, started, policy.lease_for, policy.cap_for, claim.state)
             self.engine.keeper.keep(attempt)
             await Work(self, exchange, attempt, upload, send).run(scope)
 
 
-async def _send(send: Send, answer: Reply) -> None:
-    # ASGI wants names in lower case; an answer that was stored under WSGI may have others.
-    headers = [(name.lower(), value) for name, value in answer.headers]
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": answer.body})
+def _path(scope: Scope) -> str:
+    """The whole path. Where a framework takes a mount's part off, two mounts would pass for one endpoint."""
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    return path if not root or path == root or path.startswith(root + "/") else root + path

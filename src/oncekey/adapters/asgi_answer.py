@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from oncekey.core.commands import Settlement, Stale
 from oncekey.core.keys import key_ref
 from oncekey.engine.events import log
-from oncekey.errors import NotExecuted, OutcomeUnknown, StoreError
+from oncekey.errors import NotExecuted, OnceKeyError, OutcomeUnknown
 from oncekey.http.exchange import STREAMED, TOO_LONG
 from oncekey.http.messages import Headers, Reply
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oncekey.http.exchange import Exchange
 
 START, BODY = "http.response.start", "http.response.body"
+NOT_MODIFIED = 304
 EVENT_STREAM = b"text/event-stream"
 
 
@@ -36,6 +37,7 @@ class Answering:
         self._upload = upload
         self._send = send
         self._start: Message | None = None
+        self._headers: Headers = []
         self._chunks: list[bytes] = []
         self._size = 0
         self._flows = False
@@ -51,14 +53,18 @@ class Answering:
                 raise RuntimeError(f"the application sent a response body {when}")
             await self._body(message)
         elif kind == START:
-            if self._start is not None:
-                raise RuntimeError("the application started its response twice")
+            if self._start is not None or self._ended:
+                when = "after its end" if self._ended else "twice"
+                raise RuntimeError(f"the application started its response {when}")
+            self._headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
             self._start = message
         else:
-            await self._send(message)
+            # It may be an answer, and past us it would be out before it is stored.
+            raise RuntimeError(f"the application sent {kind}, which it was not offered")
 
     async def _body(self, message: Message) -> None:
-        body, more = message.get("body", b""), message.get("more_body", False)
+        # A copy, if it is a buffer: the application may fill it again before the answer is let go.
+        body, more = bytes(message.get("body", b"")), message.get("more_body", False)
         self._ended = not more
         if self._flows:
             await self._send(message)
@@ -77,11 +83,8 @@ class Answering:
 
     def _is_event_stream(self) -> bool:
         return len(self._chunks) == 1 and any(
-            value.startswith(EVENT_STREAM) and name.lower() == b"content-type" for name, value in self._headers()
+            value.startswith(EVENT_STREAM) and name.lower() == b"content-type" for name, value in self._headers
         )
-
-    def _headers(self) -> Headers:
-        return [(bytes(name), bytes(value)) for name, value in (self._start or {}).get("headers", ())]
 
     async def _let_flow(self, reason: str) -> None:
         chunk = b"".join(self._chunks)
@@ -94,7 +97,9 @@ class Answering:
 
     async def _commit(self, body: bytes | None, lack: str) -> bool:
         """Store the outcome, then send the head. False if another answer had to be given instead."""
-        start, headers = dict(self._start or {}), self._headers()
+        start, headers = dict(self._start or {}), self._headers
+        if body is not None and start["status"] != NOT_MODIFIED:
+            _check_length(headers, len(body))
         answered = self._exchange.answered(self._attempt, start["status"], headers, body, lack)
         overruled = await self.settle(answered.settlement)
         self._upload.end()
@@ -110,14 +115,34 @@ class Answering:
         self.settled = True
         try:
             written = await self._engine.settle(self._attempt, settlement)
-        except StoreError as error:
+        except OnceKeyError as error:
             log.error("the outcome of operation %s is not stored yet: %s", key_ref(self._attempt.id), error)
             return self._exchange.refuse(OutcomeUnknown())
         return self._exchange.overruled(written) if isinstance(written, Stale) else None
+
+    def end(self) -> None:
+        """The application has had its say: what a task of its own still sends is an error there."""
+        self._ended = True
 
     async def reply(self, answer: Reply) -> None:
         """Send a whole answer of our own, unless something has already been sent."""
         if not self._flows:
             self._ended = True
-            await self._send({"type": START, "status": answer.status, "headers": answer.headers})
-            await self._send({"type": BODY, "body": answer.body})
+            await send_reply(self._send, answer)
+
+
+async def send_reply(send: Send, answer: Reply) -> None:
+    """A whole answer in two messages."""
+    # ASGI wants names in lower case; an answer that was stored under WSGI may have others.
+    headers = [(name.lower(), value) for name, value in answer.headers]
+    await send({"type": START, "status": answer.status, "headers": headers})
+    await send({"type": BODY, "body": answer.body})
+
+
+def _check_length(headers: Headers, length: int) -> None:
+    """An answer of another length than it says is half an answer: the server cuts it off, every time."""
+    for name, value in headers:
+        if len(name) == len(b"content-length") and name.lower() == b"content-length":
+            said = value.strip()
+            if said.isdigit() and said.lstrip(b"0") != (b"%d" % length).lstrip(b"0"):
+                raise RuntimeError(f"the application's content-length is not the {length} bytes that it sent")

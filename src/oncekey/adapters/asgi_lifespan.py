@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from oncekey.engine.events import log
-from oncekey.errors import ConfigurationError, OnceKeyError, UnsafeStore
+from oncekey.errors import ConfigurationError, StoreError, UnsafeStore
 
 if TYPE_CHECKING:
     from oncekey.adapters.asgi import Message, OnceKeyMiddleware, Receive, Scope, Send
@@ -17,33 +17,48 @@ GRACE_FOR = 25.0
 
 async def lifespan(installed: OnceKeyMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
     """Pass the lifespan messages through untouched; look at the store at start-up and drain at shutdown."""
+    refused = False
 
     async def watched() -> Message:
+        nonlocal refused
         message = await receive()
         if message["type"] == "lifespan.startup":
-            await check(installed)
-            installed.checked = True
+            try:
+                await start(installed)
+            except ConfigurationError as error:
+                # Said by ourselves: servers take an exception alone for an application that knows no lifespan.
+                refused = True
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                raise
         elif message["type"] == "lifespan.shutdown":
             await drain(installed)
         return message
 
-    await installed.app(scope, watched, send)
+    async def told(message: Message) -> None:
+        if not refused:
+            await send(message)
+
+    await installed.app(scope, watched, told)
+
+
+async def start(installed: OnceKeyMiddleware) -> None:
+    """Open what an earlier shutdown has closed, and look at the store; one that is away is looked at later."""
+    installed.reopen()
+    try:
+        await check(installed)
+    except StoreError as error:
+        log.error("the store cannot be reached yet, guarded requests are answered 503 until it can: %s", error)
 
 
 async def check(installed: OnceKeyMiddleware) -> None:
-    """Refuse to start on a store that would lose or evict records; say warnings aloud."""
-    try:
-        findings = await installed.engine.store.check()
-    except ConfigurationError:
-        raise
-    except OnceKeyError as error:
-        log.error("the store cannot be reached yet, guarded requests are answered 503 until it can: %s", error)
-        return
+    """Refuse to serve on a store that would lose or evict records; say warnings aloud."""
+    findings = await installed.engine.store.check()
     for finding in findings:
         if finding.level == "refusal":
             raise UnsafeStore(f"{finding.what}: {finding.fix}")
         if finding.level == "warning":
             log.warning("%s: %s", finding.what, finding.fix)
+    installed.checked = True
 
 
 async def drain(installed: OnceKeyMiddleware) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from oncekey.errors import BodyIncomplete
+from oncekey.http.answer import refuse
 from oncekey.http.messages import Reply, Request
 
 if TYPE_CHECKING:
@@ -15,39 +17,48 @@ if TYPE_CHECKING:
 class Upload:
     """Reads the body once and gives it to the application again."""
 
-    __slots__ = ("_gate", "_receive", "_request", "_unread", "ended", "gone")
+    __slots__ = ("_declared", "_gate", "_receive", "_request", "_unread", "ended", "gone")
 
     def __init__(self, receive: Receive, request: Request, gate: Gate) -> None:
         self._receive = receive
         self._request = request
         self._gate = gate
         self._unread = True
+        self._declared = 0
         self.gone = False
         self.ended: asyncio.Event | None = None
 
     async def read(self) -> Reply | None:
         """Read it all, or return the refusal. A client that leaves before the last byte has sent nothing: `gone`."""
         declared = self._request.header(b"content-length")
-        if declared.isdigit() and (refusal := self._gate.too_large(int(declared))) is not None:
-            return refusal
+        if declared.isdigit():
+            self._declared = int(declared[:19])  # with more digits than these it is too large anyway
+            if (refusal := self._gate.too_large(self._declared)) is not None:
+                return refusal
         message = await self._receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
-            body = message.get("body", b"")
-            self._request.body = body
-            return self._gate.too_large(len(body))
+            return self._whole(bytes(message.get("body", b"")))
         return await self._read_on(message)
+
+    def _whole(self, body: bytes) -> Reply | None:
+        if (refusal := self._gate.too_large(len(body))) is not None:
+            return refusal
+        if len(body) < self._declared:
+            short = f"the body has {len(body)} bytes of the {self._declared} that its content-length declares"
+            return refuse(self._gate.dialect, BodyIncomplete(short))
+        self._request.body = body
+        return None
 
     async def _read_on(self, message: Message) -> Reply | None:
         chunks, size = [], 0
         while message["type"] == "http.request":
-            chunk = message.get("body", b"")
+            chunk = bytes(message.get("body", b""))
             chunks.append(chunk)
             size += len(chunk)
             if (refusal := self._gate.too_large(size)) is not None:
                 return refusal
             if not message.get("more_body", False):
-                self._request.body = b"".join(chunks)
-                return None
+                return self._whole(b"".join(chunks))
             message = await self._receive()
         # http.disconnect before the last chunk looks like an end and is none.
         self.gone = True

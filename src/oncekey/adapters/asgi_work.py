@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from oncekey.adapters.asgi_answer import Answering
 from oncekey.core.keys import key_ref
 from oncekey.core.record import State
+from oncekey.engine.common import release
 from oncekey.engine.events import log
 from oncekey.engine.operation import AsyncOperation
 from oncekey.errors import NotExecuted, OutcomeUnknown
@@ -21,10 +22,8 @@ if TYPE_CHECKING:
     from oncekey.engine.attempt import Attempt
     from oncekey.http.exchange import Exchange
 
-# Ways by which bytes would reach the client past us: on a guarded request they are not offered.
-BYPASSES = frozenset(
-    f"http.response.{way}" for way in ("pathsend", "zerocopysend", "push", "trailers", "early_hint", "debug")
-)
+# Ways by which bytes would reach the client past us (pathsend, trailers, push...): a guarded request is offered none.
+BYPASS = "http.response."
 # Ends that the handler did not choose, or that end the process: there is nobody to answer.
 STOPPED = (asyncio.CancelledError, GeneratorExit, SystemExit, KeyboardInterrupt)
 
@@ -39,6 +38,7 @@ class Work:
         self._exchange = exchange
         self._attempt = attempt
         self._upload = upload
+        self._begun = False
         self._answer = Answering(installed.engine, exchange, attempt, upload, send)
 
     async def run(self, scope: Scope) -> None:
@@ -46,17 +46,24 @@ class Work:
         own = dict(scope)
         own["oncekey"] = AsyncOperation(self._installed.engine, self._attempt, self._exchange.key)
         if scope.get("extensions"):
-            own["extensions"] = {name: how for name, how in scope["extensions"].items() if name not in BYPASSES}
+            own["extensions"] = {name: how for name, how in scope["extensions"].items() if not name.startswith(BYPASS)}
         task = _spawn(self._work(own))
         if task.done():
             task.result()
             return
-        running = self._installed.running
-        running.add(task)
-        task.add_done_callback(running.discard)
+        self._installed.running.add(task)
+        task.add_done_callback(self._over)
         await asyncio.shield(task)
 
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._installed.running.discard(task)
+        if not self._begun:
+            # Cancelled before its first step: nothing was done, and here that is known.
+            self._installed.engine.keeper.drop(self._attempt)
+            self._installed.engine.keeper.owe(release(self._exchange.claim))
+
     async def _work(self, scope: Scope) -> None:
+        self._begun = True
         try:
             await self._installed.app(scope, self._upload.guarded, self._answer.send)
         except BaseException as error:
@@ -73,6 +80,7 @@ class Work:
 
     async def _unanswered(self, error: BaseException | None) -> None:
         """The application ended without a whole answer: record what that means, and tell the client."""
+        self._answer.end()
         done = self._exchange.failed(self._attempt, error)
         if done.target is State.UNKNOWN:
             log.error("the outcome of operation %s is unknown: %s", key_ref(self._attempt.id), done.note)

@@ -99,15 +99,21 @@ class Stale:
 
 
 class Swap(NamedTuple):
-    """Replace a record by `new` if its version is still `seen_version`; all rarer transitions come this way.
+    """Replace a record by `new` if it is still the one that was seen; all rarer transitions come this way.
 
     `new` carries the next version. Its relative times are already worked out from the `now` that came with the record:
-    every guard that the flow checked (lease over, not before, past expiry) stays true while the version stands.
+    every guard that the flow checked (lease over, not before, past expiry) stays true while what was seen stands. It
+    stands while version, token and expires_at do. Versions start again when a key was purged, and one token that was
+    cleared is like another; but what had to expire before the purge never ends at the instant of what came after it.
     """
 
-    id: bytes
-    seen_version: int
+    seen: Record
     new: Record
+
+    @property
+    def id(self) -> bytes:
+        """Whose record it is."""
+        return self.seen.id
 
     def on(self, performer: Performer[R]) -> R:
         """Have it done."""

@@ -8,12 +8,16 @@ from oncekey.core.record import Record
 
 
 class Execute(NamedTuple):
-    """The key is ours: run the work. `token` proves it; `attempt` counts from 1."""
+    """The key is ours: run the work. `token` proves it; `attempt` counts from 1.
+
+    `waited_for` says how long the request was held before it asked for the key with success.
+    """
 
     id: bytes
     token: bytes
     attempt: int
     left_for: int
+    waited_for: int = 0
 
 
 class Replay(NamedTuple):

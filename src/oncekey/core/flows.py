@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from oncekey.core.commands import Claim, Claimed, Done, Look, Renewal, Settlement, Stale, Swap, Won, Written
 from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refused, Replay, Unknown
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State
-from oncekey.core.transitions import TABLE, Aftermath, Facts, claimed, lapse_row, moved, refusal
+from oncekey.core.transitions import HOLDS, TABLE, Aftermath, Facts, Guard, claimed, lapse_row, moved, refusal
 from oncekey.errors import StoreUnavailable
 
 # A conflict means that somebody else moved on; after this many in a row the caller is told to come back.
@@ -64,7 +64,7 @@ def enter(claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Fl
             return verdict
         if late and found.record.state in FINAL and verdict.new.attempts == 1:
             return Refused(found.record, "late")
-        written = yield Swap(claim.id, found.record.version, verdict.new)
+        written = yield Swap(found.record, verdict.new)
         if isinstance(written, Done):
             if verdict.takes_key:
                 return Execute(claim.id, claim.token, verdict.new.attempts, claim.lease_for)
@@ -111,7 +111,8 @@ def _failed(record: Record, claim: Claim, facts: Facts) -> Decision | Step:
 
 
 def _in_progress(record: Record, claim: Claim, facts: Facts, terms: Terms) -> Decision | Step:
-    if refusal(TABLE["take_over"], record, facts) is None:
+    # An attempt that crashed counts like one that failed: when all are used up it lapses, and the next look says so.
+    if refusal(TABLE["take_over"], record, facts) is None and HOLDS[Guard.ATTEMPTS_LEFT](record, facts):
         return Step(claimed(record, claim, facts.now, another_attempt=True), takes_key=True)
     lapsed = lapse(Seen(record, facts.now), terms)
     if lapsed is None:

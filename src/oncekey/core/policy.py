@@ -47,6 +47,7 @@ class Policy:
         """Refuse what cannot work, and say what to write instead."""
         for spec in fields(self):
             value = getattr(self, spec.name)
+            _check_kind(spec.name, value, str(spec.type))
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             if not value > 0 or value == float("inf"):
@@ -88,10 +89,34 @@ class Policy:
                 "the key outlives its answer, not the reverse"
             )
 
+        kept_for = self.keep_key_for or self.keep_for
+        if self.retry_after_for is not None and self.retry_after_for > kept_for:
+            raise ConfigurationError(
+                f"retry_after_for={self.retry_after_for:g} is longer than the failed attempt is remembered, which is "
+                f"{kept_for:g} s: write retry_after_for={kept_for:g} or less"
+            )
+
     @property
     def level(self) -> Guarantee:
         """The guarantee as the record stores it: take_over=False forgoes what the guarantee would allow."""
         return Guarantee.AT_MOST_ONCE if self.take_over is False else GUARANTEES[self.guarantee]
+
+
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "float": ((int, float), "a number above 0"),
+    "int": (int, "a whole number above 0"),
+    "bool": (bool, "True or False"),
+    "str": (str, "a text"),
+}
+
+
+def _check_kind(name: str, value: Any, declared: str) -> None:
+    kind, _, none = declared.partition(" | ")
+    types, hint = _KINDS[kind]
+    if value is None and none:
+        return
+    if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+        raise ConfigurationError(f"{name}={value!r} makes no sense: write {hint}{' or None' if none else ''}")
 
 
 def ms(seconds: float) -> int:

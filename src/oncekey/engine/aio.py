@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from oncekey.core import flows
 from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Written
-from oncekey.core.decision import Decision, InProgress
+from oncekey.core.decision import Decision, Execute, InProgress
+from oncekey.core.policy import ms
 from oncekey.engine import events
 from oncekey.engine.combiner import Combiner
-from oncekey.engine.common import ENDED, open_writer, orphaned, pause, release, say
+from oncekey.engine.common import ENDED, check_colour, check_not_released, open_writer, orphaned, pause, release, say
 from oncekey.engine.drivers import drive, drive_async
 from oncekey.engine.events import Events, Sink
 from oncekey.engine.keeper import Keeper, Writer
@@ -56,18 +57,21 @@ class _Batched:
 
 
 class AsyncEngine:
-    """Enter, settle and renew operations on one store, from asyncio."""
+    """Enter, settle and renew operations on one store, from asyncio. `running` holds work that outlives its request."""
 
     def __init__(self, store: str | AsyncStore, tuning: Tuning | None = None, sinks: tuple[Sink, ...] = ()) -> None:
         self.tuning = tuning = tuning or Tuning()
         self.store = open_async_store(store, store_for=tuning.store_for) if isinstance(store, str) else store
+        check_colour(self.store, awaited=True)
         self.said = Events(sinks)
         self.waiting = Waiting(tuning.waiting)
+        self.running: set[asyncio.Task[None]] = set()
+        self.closed = False
         self.keeper = Keeper(self._writer, self.said, self.waiting.told)
         # Where nothing waits, nothing is gained by a batch: the memory store is asked on the spot.
         self._direct = Direct(self.store.sync) if isinstance(self.store, AsyncMemoryStore) else None
         self._batched = _Batched(self.store, tuning, self.keeper)
-        self._opening = asyncio.Lock()
+        self._opening: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = (None, asyncio.Lock())
 
     def _writer(self) -> Writer:
         if self._direct is not None:
@@ -79,54 +83,65 @@ class AsyncEngine:
     ) -> Decision:
         """What this request may do now; with `wait_for`, hold a duplicate for the first answer.
 
-        A `late` request, older than answers are kept, may find its answer and is never run as new.
+        A `late` request, older than answers are kept, may find its answer and is never run as new. A claim that failed
+        is given back and cannot be entered again: make a new one, with a new token.
         """
         decision = await self._decide(claim, asked, terms, late=late)
         if wait_for is not None and isinstance(decision, InProgress):
-            decision = await self._hold(decision, claim, asked, terms, wait_for)
+            decision = await self._hold(
+                lambda: self._decide(claim, asked, terms, late=late), claim.id, decision, wait_for
+            )
         if self.said.sinks:
             say(self.said, decision, claim.id)
         return decision
 
     async def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
         flow = flows.enter(claim, asked, terms, late=late)
+        check_not_released(self.keeper, claim)
         if self._direct is not None:
             return drive(flow, self._direct)
         try:
             return await drive_async(flow, self._batched)
-        except (StoreError, asyncio.CancelledError) as error:
+        except BaseException as error:
             if isinstance(error, StoreError):
                 self.said.say(events.STORE_ERROR, claim.id, str(error))
             # It may have been granted all the same: give it back, by its token, as soon as that can be done.
             self.keeper.owe(release(claim), quiet=True)
             raise
 
-    async def _hold(self, decision: Decision, claim: Claim, asked: Asked, terms: Terms, wait_for: float) -> Decision:
-        end = time.monotonic() + wait_for
+    async def _hold(
+        self, decide: Callable[[], Awaitable[Decision]], id_: bytes, decision: InProgress, wait_for: float
+    ) -> Decision:
+        began = asked_at = time.monotonic()
         if not self.waiting.enter():
             return decision
-        self.said.say(events.HELD, claim.id)
+        self.said.say(events.HELD, id_)
+        found: Decision = decision
         try:
-            while isinstance(decision, InProgress) and (left := end - time.monotonic()) > 0:
-                await self._news(decision, claim.id, left)
-                decision = await self._decide(claim, asked, terms)
-            return decision
+            while isinstance(found, InProgress) and (left := began + wait_for - time.monotonic()) > 0:
+                await self._news(id_, left)
+                asked_at = time.monotonic()
+                found = await decide()
         finally:
             self.waiting.leave()
+        # The lease counts from when it was asked for, not from when the waiting began.
+        return found._replace(waited_for=ms(asked_at - began)) if isinstance(found, Execute) else found
 
-    async def _news(self, decision: InProgress, id_: bytes, left: float) -> None:
+    async def _news(self, id_: bytes, left: float) -> None:
         """Return when the record has changed, its lease has ended, or the time is up."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
             loop.call_soon_threadsafe(news.set)
 
-        async with self._opening:
+        if self._opening[0] is not loop:
+            self._opening = (loop, asyncio.Lock())
+        async with self._opening[1]:
             if self.waiting.listener is None:
                 self.waiting.listener = await self.store.listen(self.waiting.told)
         self.waiting.add(id_, wake)
         try:
-            for_ = pause(await self.store.watch(id_), left, decision.left_for)
+            for_ = pause(await self.store.watch(id_), left)
             if for_ is not None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), for_)
@@ -136,12 +151,10 @@ class AsyncEngine:
     async def settle(self, attempt: Attempt, settlement: Settlement) -> Written:
         """Record how an attempt ended. If the store cannot take it now it is owed, and StoreError says so."""
         try:
-            if self._direct is not None:
-                written = self._direct.settle(settlement)
-            else:
-                written = await self._batched.settlements(settlement)
-        except StoreError as error:
-            self.said.say(events.STORE_ERROR, attempt.id, str(error))
+            written = self._direct.settle(settlement) if self._direct is not None else await self._written(settlement)
+        except BaseException as error:
+            if isinstance(error, StoreError):
+                self.said.say(events.STORE_ERROR, attempt.id, str(error))
             self.keeper.owe(settlement)
             raise
         finally:
@@ -153,6 +166,15 @@ class AsyncEngine:
             self.said.say(ENDED[settlement.target], attempt.id)
         return written
 
+    async def _written(self, settlement: Settlement) -> Written:
+        try:
+            return await self._batched.settlements(settlement)
+        except asyncio.CancelledError:
+            # The work has ended, and cancelling does not undo it: the outcome goes out again, by its token, and
+            # whoever cancels us waits for that, once.
+            await self._batched.settlements(settlement)
+            raise
+
     async def begin(self, attempt: Attempt, renewal: Renewal) -> None:
         """Set the latch: from now on an effect may leave. Raises LeaseLost if it may not."""
         direct = self._direct
@@ -163,8 +185,15 @@ class AsyncEngine:
 
     async def close(self) -> None:
         """Answer what is queued and let go of the store."""
-        for combiner in (self._batched.claims, self._batched.settlements, self._batched.renewals):
-            await combiner.close()
-        await asyncio.to_thread(self.keeper.close)
-        self.waiting.close()
-        await self.store.close()
+        if self.closed:
+            return
+        self.closed = self._direct is None  # memory is not given back, and may be used on
+        try:
+            for combiner in (self._batched.claims, self._batched.settlements, self._batched.renewals):
+                await combiner.close()
+            await asyncio.to_thread(self.keeper.close)
+        finally:
+            try:
+                self.waiting.close()
+            finally:
+                await self.store.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from oncekey.core.decision import Execute
 from oncekey.core.record import State
+from oncekey.engine.events import log
 
 
 class Attempt:
@@ -30,11 +31,11 @@ class Attempt:
         self.id = execute.id
         self.token = execute.token
         self.number = execute.attempt
-        self.started = started
+        self.started = started + execute.waited_for / 1000
         self.lease_for = lease_for
         self.cap_for = cap_for
         self.state = state
-        self.until = started + min(lease_for, execute.left_for / 1000)
+        self.until = self.started + min(lease_for, execute.left_for / 1000)
         # A third of the lease, less if a lock wait in the store has eaten part of it.
         self.renew_at = self.until - lease_for * 2 / 3
         self.lost: str | None = None
@@ -58,4 +59,7 @@ class Attempt:
         if self.lost is None:
             self.lost = why
             for told in self._told or ():
-                told(why)
+                try:
+                    told(why)
+                except Exception:  # noqa: BLE001 - whoever listens must not keep the others from hearing it
+                    log.exception("a listener for lost leases failed")

@@ -7,14 +7,16 @@ timer: a lone request never waits. A lane is a task that sends one batch at a ti
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from oncekey.engine.events import log
 from oncekey.engine.tuning import DEFAULT, Tuning
-from oncekey.errors import OnceKeyError, StoreError, StoreUnavailable
+from oncekey.errors import ConfigurationError, OnceKeyError, StoreUnavailable
 
 
 class HasId(Protocol):
@@ -70,7 +72,7 @@ class Combiner(Generic[C, R]):
         """Queue one command; await the future for its answer."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop or self._pid != os.getpid():
-            self._reset(loop)
+            self._move(loop)
         future: asyncio.Future[R] = loop.create_future()
         self._queue.append((command, future))
         if self._waking:
@@ -81,12 +83,31 @@ class Combiner(Generic[C, R]):
                 waker.set_result(None)
                 self._waking = True
                 return future
-        if len(self._running) < self._lanes or self._closing:
-            lane = loop.create_task(self._lane(), name="oncekey-lane")
-            self._running.add(lane)
-            lane.add_done_callback(self._running.discard)
-            self._waking = True
+        if len(self._running) < self._lanes:
+            self._open_lane(loop)
         return future
+
+    def _move(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._loop is not None and self._pid == os.getpid() and self._loop.is_running():
+            raise ConfigurationError(
+                "this engine serves another event loop that is running: make one engine for each event loop"
+            )
+        self._reset(loop)
+
+    def _open_lane(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Not in the context of the request that happens to be the first.
+        lane = loop.create_task(self._lane(), name="oncekey-lane", context=contextvars.Context())
+        self._running.add(lane)
+        lane.add_done_callback(self._ended)
+        self._waking = True
+
+    def _ended(self, lane: asyncio.Task[None]) -> None:
+        self._running.discard(lane)
+        if lane.cancelled() or lane.exception() is not None:
+            # Lanes are cancelled at shutdown; what still has to be settled then gets lanes that end with their work.
+            self._closing, self._waking = True, False
+            if self._loop is not None and any(not future.done() for _, future in self._queue):
+                self._open_lane(self._loop)
 
     async def _lane(self) -> None:
         try:
@@ -95,14 +116,14 @@ class Combiner(Generic[C, R]):
                 if batch:
                     await self._deliver(batch)
                 elif self._closing:
-                    # Others' lanes were cancelled at shutdown; what still has to be settled goes out one by one.
                     return
                 else:
                     waker = asyncio.get_running_loop().create_future()
                     self._idle.append(waker)
                     await waker
-        finally:
+        except asyncio.CancelledError:
             self._closing, self._waking = True, False
+            raise
 
     def _take(self) -> list[tuple[C, asyncio.Future[R]]]:
         """The next batch. Equal ids never share a batch: the later one waits for the earlier one's answer."""
@@ -124,21 +145,39 @@ class Combiner(Generic[C, R]):
         return batch
 
     async def _deliver(self, batch: list[tuple[C, asyncio.Future[R]]]) -> None:
+        """Send a batch; whatever happens, nobody in it is left waiting."""
         self.batches += 1
         self.items += len(batch)
-        started = time.monotonic()
         try:
-            answers = await self._send([command for command, _ in batch])
-        except OnceKeyError as error:
-            quick = time.monotonic() - started < self._store_for / 2
-            await self._singly(batch, error, 0 if quick else PATIENCE)
+            await self._exchange(batch)
         except BaseException as error:
             for _, future in batch:
                 _fail(future, error)
-            raise
-        else:
-            for (command, future), answer in zip(batch, answers, strict=True):
-                self._hand(command, future, answer)
+            if not isinstance(error, Exception):
+                raise
+            log.exception("a store call failed in a way that its store does not know")
+
+    async def _exchange(self, batch: list[tuple[C, asyncio.Future[R]]]) -> None:
+        started = time.monotonic()
+        try:
+            answers = await self._ask([command for command, _ in batch])
+        except OnceKeyError as error:
+            quick = time.monotonic() - started < self._store_for / 2
+            await self._singly(batch, error, 0 if quick else PATIENCE)
+            return
+        for (command, future), answer in zip(batch, answers, strict=True):
+            self._hand(command, future, answer)
+
+    async def _ask(self, many: list[C]) -> list[R]:
+        """One store call. A store keeps its own time budget; one that hangs past twice of it is given up."""
+        try:
+            async with asyncio.timeout(2 * self._store_for):
+                answers = await self._send(many)
+        except TimeoutError as late:
+            raise StoreUnavailable("the store did not answer in time; nothing is known of this call") from late
+        if len(answers) != len(many):
+            raise ValueError(f"the store gave {len(answers)} answers to {len(many)} commands")
+        return answers
 
     async def _singly(self, batch: list[tuple[C, asyncio.Future[R]]], error: OnceKeyError, failures: int) -> None:
         """One bad item must not fail its neighbours: ask again for each. All verbs may be repeated by token."""
@@ -147,13 +186,10 @@ class Combiner(Generic[C, R]):
                 _fail(future, error)
                 continue
             try:
-                [answer] = await self._send([command])
+                [answer] = await self._ask([command])
             except OnceKeyError as single:
                 failures = failures + 1 if isinstance(single, StoreUnavailable) else 0
                 _fail(future, single)
-            except BaseException as fatal:
-                _fail(future, fatal)
-                raise
             else:
                 failures = 0
                 self._hand(command, future, answer)
@@ -176,12 +212,18 @@ class Combiner(Generic[C, R]):
 
 
 def _fail(future: asyncio.Future[R], error: BaseException) -> None:
-    if future.done():
-        return
-    if isinstance(error, StoreError):
-        # Each waiter gets its own exception: a shared one would collect everybody's traceback.
-        future.set_exception(type(error)(*error.args).with_traceback(None))
-    else:
-        failed = StoreUnavailable("the store could not be asked; nothing is known of this call")
-        failed.__cause__ = error
-        future.set_exception(failed)
+    if not future.done():
+        future.set_exception(own(error))
+
+
+def own(error: BaseException) -> OnceKeyError:
+    """An exception for one waiter: a shared one would collect everybody's traceback."""
+    if isinstance(error, OnceKeyError):
+        kind = type(error)
+        mine = kind.__new__(kind, *error.args)  # not by its constructor, which may want other words
+        mine.__dict__.update(error.__dict__)
+        mine.__cause__ = error.__cause__
+        return mine
+    failed = StoreUnavailable("the store could not be asked; nothing is known of this call")
+    failed.__cause__ = error
+    return failed

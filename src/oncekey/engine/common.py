@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 from oncekey.core.commands import Settlement, Won
@@ -9,6 +10,7 @@ from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refus
 from oncekey.core.record import IN_PROGRESS, State
 from oncekey.engine import events
 from oncekey.engine.keeper import Writer
+from oncekey.errors import ConfigurationError, StoreUnavailable
 from oncekey.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -48,11 +50,30 @@ def release(claim: Claim) -> Settlement:
     return Settlement(claim.id, claim.token, State.FAILED_RETRYABLE, keep_for=86_400_000, note=note)
 
 
+def check_colour(store: object, *, awaited: bool) -> None:
+    """Refuse what is no store, and a store of the other colour: its claims would be made and never be seen."""
+    claim = getattr(store, "claim", None)
+    if not callable(claim):
+        raise ConfigurationError(f"store={store!r} is no store: write its URL, such as 'sqlite:///oncekey.db'")
+    if inspect.iscoroutinefunction(claim) is not awaited:
+        mine, other = ("asyncio", "threads") if awaited else ("threads", "asyncio")
+        raise ConfigurationError(
+            f"this store is for {other} and the engine for {mine}: write its URL to get the right one"
+        )
+
+
+def check_not_released(keeper: Keeper, claim: Claim) -> None:
+    """Refuse a claim that is being given back: its work would run while the key is free for others."""
+    if keeper.owes(claim.token):
+        raise StoreUnavailable("this claim failed before and is being given back: make a new one, with a new token")
+
+
 def orphaned(keeper: Keeper) -> Callable[[Claim, Claimed], None]:
     """What to do with the answer to a claim whose caller is gone."""
 
     def give_back(claim: Claim, answer: Claimed) -> None:
-        if isinstance(answer, Won):
+        # A repeated call finds its own first success.
+        if isinstance(answer, Won) or answer.record.token == claim.token:
             keeper.owe(release(claim), quiet=True)
 
     return give_back
@@ -61,21 +82,23 @@ def orphaned(keeper: Keeper) -> Callable[[Claim, Claimed], None]:
 def open_writer(url: str, store_for: float) -> Writer:
     """The keeper's own connection to the store, under threads."""
     store = open_store(url, store_for=store_for)
-    return Writer(store.renew, store.settle)
+    return Writer(store.renew, store.settle, store.close)
 
 
-def pause(seen: Seen | None, left: float, left_for: int) -> float | None:
+def pause(seen: Seen | None, left: float) -> float | None:
     """How long to wait for news of this record; None: look at once."""
     if seen is None:
         return None
     record, now = seen
     if record.state in IN_PROGRESS:
         until = record.lease_until
+        if until is None:
+            return left  # no deadline: only news can end it
     elif record.state is State.FAILED_RETRYABLE:
         until = record.due_at
     else:
         return None
-    if until is not None and until <= now:
+    if until is None or until <= now:
         return None
     # A little past the lease's end, so that the next look finds it over.
-    return min(left, (left_for if until is None else until - now) / 1000 + 0.01)
+    return min(left, (until - now) / 1000 + 0.01)

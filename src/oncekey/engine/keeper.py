@@ -7,6 +7,7 @@ lease: the attempt is told, nothing is stopped by force.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -20,27 +21,43 @@ from oncekey.core.policy import ms
 from oncekey.engine import events
 from oncekey.engine.attempt import Attempt
 from oncekey.engine.events import Events, log
-from oncekey.errors import OnceKeyError
+from oncekey.errors import OnceKeyError, StoreUnavailable
 
 # The longest nap: a lease is at least this much longer than its renewal may be late.
 NAP_FOR = 1.0
 # How long an outcome that the store did not take is offered again before it is given up (and found by a sweep).
 OWED_FOR = 900.0
+# How long a claim whose caller has left may still be on its way: until then its release is offered again.
+LANDING_FOR = 30.0
+# Two failures in a row are a store that is away: the rest of what is owed waits, because leases must not.
+PATIENCE = 2
+# How long the end of the thread is waited for.
+END_FOR = 5.0
 
 
 class Owed(NamedTuple):
-    """A settlement that the store has not confirmed yet. A `quiet` one may well find nothing to settle."""
+    """A settlement that the store has not confirmed yet. A `quiet` one may well find nothing to settle, yet.
+
+    It is offered again `after` that time; `gap` is how long that took the last time.
+    """
 
     settlement: Settlement
     until: float
     quiet: bool
+    after: float = 0.0
+    gap: float = NAP_FOR
+
+
+def _nothing() -> None:
+    pass
 
 
 class Writer(NamedTuple):
-    """The two store verbs that the keeper uses, under threads."""
+    """The two store verbs that the keeper uses, under threads, and how to let go of the connection behind them."""
 
     renew: Callable[[Sequence[Renewal]], list[Written]]
     settle: Callable[[Sequence[Settlement]], list[Written]]
+    close: Callable[[], None] = _nothing
 
 
 class Keeper:
@@ -58,6 +75,8 @@ class Keeper:
         self._attempts: dict[bytes, Attempt] = {}
         self._owed: deque[Owed] = deque()
         self._work = threading.Event()
+        self._hurry = threading.Event()
+        self._starting = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
         self._nap_for = NAP_FOR
@@ -68,7 +87,7 @@ class Keeper:
             self._reset()
         self._attempts[attempt.token] = attempt
         self._nap_for = min(self._nap_for, attempt.lease_for / 6)
-        if not self._work.is_set():
+        if self._closed or not self._work.is_set():
             self._wake()
 
     def drop(self, attempt: Attempt) -> None:
@@ -79,27 +98,44 @@ class Keeper:
         """Settle this as soon as the store is back."""
         if not quiet:
             self._said.say(events.SETTLE_OWED, settlement.id)
-        self._owed.append(Owed(settlement, time.monotonic() + OWED_FOR, quiet))
+        if self._pid != os.getpid():
+            self._reset()
+        first = not self._owed
+        self._owed.append(Owed(settlement, time.monotonic() + (LANDING_FOR if quiet else OWED_FOR), quiet))
         self._wake()
+        if first:
+            self._hurry.set()
+
+    def owes(self, token: bytes) -> bool:
+        """Whether a settlement with this token has not been confirmed yet."""
+        return bool(self._owed) and any(debt.settlement.token == token for debt in list(self._owed))
 
     def _wake(self) -> None:
         self._work.set()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="oncekey-keeper", daemon=True)
-            self._thread.start()
+        with self._starting:
+            self._closed = False
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="oncekey-keeper", daemon=True)
+                try:
+                    self._thread.start()
+                except RuntimeError as full:
+                    self._work.clear()  # so that the next attempt asks for a thread again
+                    log.error("leases are not renewed for now: %s", full)
 
     def _run(self) -> None:
         while not self._closed:
             self._work.wait()
             try:
                 self.run_once(time.monotonic())
-            except Exception:  # noqa: BLE001 - the thread must survive whatever a driver throws
+            except BaseException:  # noqa: BLE001 - the thread must survive whatever a driver throws
                 log.exception("lease renewal failed; it is tried again")
             if not self._attempts and not self._owed:
                 self._work.clear()
-                if self._attempts or self._owed:
+                if self._attempts or self._owed or self._closed:
                     self._work.set()
-            time.sleep(self._nap_for)
+            if not self._closed:
+                self._hurry.wait(self._nap_for)
+                self._hurry.clear()
 
     def run_once(self, now: float) -> None:
         """Renew what is due, settle what is owed."""
@@ -109,9 +145,10 @@ class Keeper:
                 self._lose(attempt, f"the attempt has run for its cap of {attempt.cap_for:g} s")
         due = [attempt for attempt in due if attempt.lost is None]
         if due:
-            self._renew(due)
+            # Of two attempts on one record the older one waits: the ids of one call differ.
+            self._renew(list({attempt.id: attempt for attempt in due}.values()))
         if self._owed:
-            self._pay()
+            self._pay(now)
 
     def _use(self) -> Writer:
         if self._writer is None:
@@ -122,7 +159,11 @@ class Keeper:
         sent = time.monotonic()
         try:
             answers = self._use().renew([_renewal(attempt) for attempt in due])
-        except OnceKeyError as error:
+        except Exception as error:  # noqa: BLE001 - whatever a driver throws, leases that are over are told so
+            if len(due) > 1 and not isinstance(error, StoreUnavailable):
+                for attempt in due:
+                    self._renew([attempt])
+                return
             log.warning("leases could not be renewed: %s", error)
             for attempt in due:
                 if time.monotonic() >= attempt.until:
@@ -142,28 +183,56 @@ class Keeper:
         attempt.lose(why)
         self.drop(attempt)
 
-    def _pay(self) -> None:
-        now = time.monotonic()
-        for _ in range(len(self._owed)):
-            debt = self._owed.popleft()
+    def _pay(self, now: float) -> None:
+        failures = 0
+        for debt in [debt for debt in list(self._owed) if debt.after <= now]:
+            if failures >= PATIENCE:
+                return
             try:
                 [answer] = self._use().settle([debt.settlement])
-            except OnceKeyError:
-                if now < debt.until:
-                    self._owed.append(debt)
+            except Exception as error:  # noqa: BLE001 - what a driver throws is no reason to forget an outcome
+                failures += not isinstance(error, OnceKeyError) or isinstance(error, StoreUnavailable)
+                self._put_off(debt, now, f"the store did not take it: {error}")
                 continue
-            if isinstance(answer, Stale):
-                if not debt.quiet:
-                    self._said.say(events.SETTLE_REFUSED, debt.settlement.id)
-            else:
+            failures = 0
+            if not isinstance(answer, Stale):
+                self._forget(debt)
                 self._settled(debt.settlement.id)
+            elif debt.quiet:
+                self._put_off(debt._replace(after=now + debt.gap, gap=2 * debt.gap), now, "")
+            else:
+                self._forget(debt)
+                self._said.say(events.SETTLE_REFUSED, debt.settlement.id)
+
+    def _put_off(self, debt: Owed, now: float, why: str) -> None:
+        """To the end of the row, so that one record that cannot be written does not stand before the others."""
+        self._forget(debt)
+        if now < debt.until:
+            self._owed.append(debt)
+        elif not debt.quiet:
+            log.error("the outcome of operation %s is given up: %s", key_ref(debt.settlement.id), why)
+
+    def _forget(self, debt: Owed) -> None:
+        for held in list(self._owed):
+            if held.settlement is debt.settlement:
+                with contextlib.suppress(ValueError):
+                    self._owed.remove(held)
 
     def close(self) -> None:
-        """Stop the thread; a last attempt is made to settle what is owed."""
-        if self._owed:
-            self._pay()
+        """Stop the thread and let go of the store; a last attempt is made to settle what is owed."""
         self._closed = True
         self._work.set()
+        self._hurry.set()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join(END_FOR)
+            if thread.is_alive():
+                return  # it hangs in the store, and what it uses cannot be taken from it
+        if self._owed:
+            self._pay(time.monotonic())
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
 
 
 def _renewal(attempt: Attempt) -> Renewal:

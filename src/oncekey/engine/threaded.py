@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncekey.core import flows
 from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Written
-from oncekey.core.decision import Decision, InProgress
+from oncekey.core.decision import Decision, Execute, InProgress
+from oncekey.core.policy import ms
 from oncekey.engine import events
-from oncekey.engine.common import ENDED, open_writer, pause, release, say
+from oncekey.engine.common import ENDED, check_colour, check_not_released, open_writer, pause, release, say
 from oncekey.engine.drivers import drive
 from oncekey.engine.events import Events, Sink
 from oncekey.engine.keeper import Keeper, Writer
@@ -70,6 +72,7 @@ class Engine:
     def __init__(self, store: str | Store, tuning: Tuning | None = None, sinks: tuple[Sink, ...] = ()) -> None:
         self.tuning = tuning = tuning or Tuning()
         self.store = open_store(store, store_for=tuning.store_for) if isinstance(store, str) else store
+        check_colour(self.store, awaited=False)
         self.said = Events(sinks)
         self.waiting = Waiting(tuning.waiting)
         self.keeper = Keeper(self._writer, self.said, self.waiting.told)
@@ -86,38 +89,44 @@ class Engine:
     ) -> Decision:
         """What this request may do now; with `wait_for`, hold a duplicate for the first answer.
 
-        A `late` request, older than answers are kept, may find its answer and is never run as new.
+        A `late` request, older than answers are kept, may find its answer and is never run as new. A claim that failed
+        is given back and cannot be entered again: make a new one, with a new token.
         """
         decision = self._decide(claim, asked, terms, late=late)
         if wait_for is not None and isinstance(decision, InProgress):
-            decision = self._hold(decision, claim, asked, terms, wait_for)
+            decision = self._hold(lambda: self._decide(claim, asked, terms, late=late), claim.id, decision, wait_for)
         if self.said.sinks:
             say(self.said, decision, claim.id)
         return decision
 
     def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
+        check_not_released(self.keeper, claim)
         try:
             return drive(flows.enter(claim, asked, terms, late=late), self._performer)
-        except StoreError as error:
-            self.said.say(events.STORE_ERROR, claim.id, str(error))
+        except BaseException as error:
+            if isinstance(error, StoreError):
+                self.said.say(events.STORE_ERROR, claim.id, str(error))
             # It may have been granted all the same: give it back, by its token, as soon as that can be done.
             self.keeper.owe(release(claim), quiet=True)
             raise
 
-    def _hold(self, decision: Decision, claim: Claim, asked: Asked, terms: Terms, wait_for: float) -> Decision:
-        end = time.monotonic() + wait_for
+    def _hold(self, decide: Callable[[], Decision], id_: bytes, decision: InProgress, wait_for: float) -> Decision:
+        began = asked_at = time.monotonic()
         if not self.waiting.enter():
             return decision
-        self.said.say(events.HELD, claim.id)
+        self.said.say(events.HELD, id_)
+        found: Decision = decision
         try:
-            while isinstance(decision, InProgress) and (left := end - time.monotonic()) > 0:
-                self._news(decision, claim.id, left)
-                decision = self._decide(claim, asked, terms)
-            return decision
+            while isinstance(found, InProgress) and (left := began + wait_for - time.monotonic()) > 0:
+                self._news(id_, left)
+                asked_at = time.monotonic()
+                found = decide()
         finally:
             self.waiting.leave()
+        # The lease counts from when it was asked for, not from when the waiting began.
+        return found._replace(waited_for=ms(asked_at - began)) if isinstance(found, Execute) else found
 
-    def _news(self, decision: InProgress, id_: bytes, left: float) -> None:
+    def _news(self, id_: bytes, left: float) -> None:
         """Return when the record has changed, its lease has ended, or the time is up."""
         news = threading.Event()
         with self._opening:
@@ -125,7 +134,7 @@ class Engine:
                 self.waiting.listener = self.store.listen(self.waiting.told)
         self.waiting.add(id_, news.set)
         try:
-            for_ = pause(self.store.watch(id_), left, decision.left_for)
+            for_ = pause(self.store.watch(id_), left)
             if for_ is not None:
                 news.wait(for_)
         finally:
@@ -135,8 +144,9 @@ class Engine:
         """Record how an attempt ended. If the store cannot take it now it is owed, and StoreError says so."""
         try:
             written = self._performer.settle(settlement)
-        except StoreError as error:
-            self.said.say(events.STORE_ERROR, attempt.id, str(error))
+        except BaseException as error:
+            if isinstance(error, StoreError):
+                self.said.say(events.STORE_ERROR, attempt.id, str(error))
             self.keeper.owe(settlement)
             raise
         finally:
@@ -156,6 +166,10 @@ class Engine:
 
     def close(self) -> None:
         """Let go of the store."""
-        self.keeper.close()
-        self.waiting.close()
-        self.store.close()
+        try:
+            self.keeper.close()
+        finally:
+            try:
+                self.waiting.close()
+            finally:
+                self.store.close()

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from oncekey.engine.combiner import PATIENCE, HasId
+from oncekey.engine.combiner import PATIENCE, HasId, own
+from oncekey.engine.events import log
 from oncekey.engine.tuning import DEFAULT, Tuning
 from oncekey.errors import OnceKeyError, StoreUnavailable
 
@@ -24,19 +25,21 @@ R = TypeVar("R")
 class _Slot(Generic[C, R]):
     """One waiting thread: asleep on `gate` until its answer is there or the lead is passed to it."""
 
-    __slots__ = ("answer", "command", "done", "error", "gate")
+    __slots__ = ("answer", "command", "done", "error", "gate", "leads")
 
     def __init__(self, command: C) -> None:
         self.command = command
         self.gate = threading.Lock()
         self.gate.acquire()
         self.done = False
+        self.leads = False
         self.answer: R | None = None
         self.error: BaseException | None = None
 
     def finish(self, answer: R | None, error: BaseException | None) -> None:
-        self.answer, self.error, self.done = answer, error, True
-        self.gate.release()
+        if not self.done:
+            self.answer, self.error, self.done = answer, error, True
+            self.gate.release()
 
 
 class ThreadCombiner(Generic[C, R]):
@@ -52,10 +55,10 @@ class ThreadCombiner(Generic[C, R]):
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._mutex = threading.Lock()
         self._queue: deque[_Slot[C, R]] = deque()
         self._leaders = 0
+        self._pid = os.getpid()
 
     def __call__(self, command: C) -> R:
         """Do one command and return its answer."""
@@ -69,24 +72,43 @@ class ThreadCombiner(Generic[C, R]):
             else:
                 self._queue.append(slot)
         if not lead:
-            slot.gate.acquire()
+            self._sleep(slot)
         if not slot.done:
             self._lead(slot)
         if slot.error is not None:
             raise slot.error
         return slot.answer  # type: ignore[return-value] # R may itself be None; `done` says that it is there
 
-    def _lead(self, own: _Slot[C, R]) -> None:
-        """Send one batch, our own command first; then pass the lead to whoever waits longest."""
+    def _sleep(self, slot: _Slot[C, R]) -> None:
+        """Until the answer is there or the lead is ours. A signal may end it: then the lead goes on to the next."""
         try:
-            self._deliver(self._take(own))
+            slot.gate.acquire()
+        except BaseException:
+            with self._mutex:
+                if slot in self._queue:
+                    self._queue.remove(slot)
+            if slot.leads:
+                self._pass_on()
+            raise
+
+    def _lead(self, first: _Slot[C, R]) -> None:
+        """Send one batch, our own command first; then pass the lead to whoever waits longest."""
+        batch = [first]
+        try:
+            self._take(batch)
+            self._deliver(batch)
+        except BaseException as error:
+            for slot in batch:
+                slot.finish(None, own(error))
+            if not isinstance(error, Exception):
+                raise
+            log.exception("a store call failed in a way that its store does not know")
         finally:
             self._pass_on()
 
-    def _take(self, own: _Slot[C, R]) -> list[_Slot[C, R]]:
-        batch = [own]
+    def _take(self, batch: list[_Slot[C, R]]) -> None:
         again: list[_Slot[C, R]] = []
-        ids = {own.command.id}
+        ids = {batch[0].command.id}
         with self._mutex:
             while self._queue and len(batch) < self._limit:
                 slot = self._queue.popleft()
@@ -98,7 +120,6 @@ class ThreadCombiner(Generic[C, R]):
             self._queue.extendleft(reversed(again))
             self.batches += 1
             self.items += len(batch)
-        return batch
 
     def _deliver(self, batch: list[_Slot[C, R]]) -> None:
         started = time.monotonic()
@@ -107,18 +128,16 @@ class ThreadCombiner(Generic[C, R]):
         except OnceKeyError as error:
             quick = time.monotonic() - started < self._store_for / 2
             self._singly(batch, error, 0 if quick else PATIENCE)
-        except BaseException as error:
-            for slot in batch:
-                slot.finish(None, _own(error))
-            raise
-        else:
-            for slot, answer in zip(batch, answers, strict=True):
-                slot.finish(answer, None)
+            return
+        if len(answers) != len(batch):
+            raise ValueError(f"the store gave {len(answers)} answers to {len(batch)} commands")
+        for slot, answer in zip(batch, answers, strict=True):
+            slot.finish(answer, None)
 
     def _singly(self, batch: list[_Slot[C, R]], error: OnceKeyError, failures: int) -> None:
         for slot in batch:
             if failures >= PATIENCE:
-                slot.finish(None, _own(error))
+                slot.finish(None, own(error))
                 continue
             try:
                 [answer] = self._send([slot.command])
@@ -135,12 +154,5 @@ class ThreadCombiner(Generic[C, R]):
                 self._leaders -= 1
                 return
             heir = self._queue.popleft()
+            heir.leads = True
         heir.gate.release()
-
-
-def _own(error: BaseException) -> BaseException:
-    if isinstance(error, OnceKeyError):
-        return type(error)(*error.args)
-    failed = StoreUnavailable("the store could not be asked; nothing is known of this call")
-    failed.__cause__ = error
-    return failed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -56,7 +57,8 @@ class Waiting:
         with self._lock:
             wakers = self._wakers.pop(id_, [])
         for wake in wakers:
-            wake()
+            with contextlib.suppress(RuntimeError):  # that waiter's event loop is closed
+                wake()
 
     def close(self) -> None:
         """End the subscription."""

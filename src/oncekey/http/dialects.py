@@ -43,9 +43,7 @@ STRIPE = Dialect(
     required=False,
     endpoint="fingerprint",
     # Not 409 or 422: at those the SDK either retries or raises a plain APIError.
-    statuses=dict.fromkeys(
-        ("key-reused", *_GONE), 400
-    ),
+    statuses=dict.fromkeys(("key-reused", *_GONE), 400),
     shape=shapes.stripe,
     marker=((b"idempotent-replayed", b"true"),),
     echo="always",
@@ -63,9 +61,7 @@ SQUARE = Dialect(
     # The payments limit; other endpoints allow 64 to 255.
     rule=KeyRule(max_length=45, quoting="literal"),
     # 400 also for a mismatch: the SDK retries 409.
-    statuses=dict.fromkeys(
-        ("key-reused", *_GONE), 400
-    ),
+    statuses=dict.fromkeys(("key-reused", *_GONE), 400),
     shape=shapes.square,
     # What becomes of failures is not documented: 5xx may have taken effect, so it is unknown.
     outcomes=Outcomes(single=_NOT_STORED),
@@ -99,8 +95,7 @@ PAYPAL = Dialect(
     rule=KeyRule(max_length=108, quoting="literal"),
     required=False,
     # The answer to a mismatch is that of the v1 APIs: v2 documents none.
-    statuses={"key-reused": 400}
-    | dict.fromkeys(_GONE, 422),
+    statuses={"key-reused": 400} | dict.fromkeys(_GONE, 422),
     shape=shapes.paypal,
     replay_statuses={201: 200},
     # PayPal declares that a 5xx may be sent again under the same id.

@@ -98,5 +98,8 @@ class Exchange:
         """Our attempt lost its lease and somebody else has decided: their answer is the answer."""
         found = stale.found
         if found is not None and found.record.state is State.COMPLETED:
-            return self.replay(found.record)
+            try:
+                return self.replay(found.record)
+            except OnceKeyError as error:
+                return self.refuse(error)
         return self.refuse(LeaseLost())

@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from oncekey.core.commands import Claim
@@ -18,6 +19,7 @@ from oncekey.core.flows import Terms
 from oncekey.core.keys import endpoint_of, made_at, scope_of
 from oncekey.core.policy import Policy, ms
 from oncekey.core.record import Label, State
+from oncekey.engine.events import log
 from oncekey.engine.sealing import Sealer
 from oncekey.errors import BadKey, BodyTooLarge, ConfigurationError, OnceKeyError
 from oncekey.http import dialects
@@ -29,7 +31,7 @@ from oncekey.http.keyfield import find_key
 from oncekey.http.messages import Reply, Request
 from oncekey.http.scope import Scope
 
-Paths = Sequence[str] | Callable[[str], bool] | None
+Paths = Iterable[str] | Callable[[str], bool] | None
 
 # OASIS Repeatable Requests' name for it, and the plain one.
 FIRST_SENT = (b"repeatability-first-sent", b"idempotency-first-sent")
@@ -90,9 +92,12 @@ class Gate:
 
     def prepare(self, request: Request, key: str) -> Exchange | Reply:
         """Everything that can be known before the store is asked."""
-        caller = self.scope(request)
-        if caller is None:
+        caller: object = self.scope(request)
+        if caller is None or caller == "":
             return refuse(self.dialect, CallerUnknown(CALLER_UNKNOWN))
+        if not isinstance(caller, str):
+            log.error("scope= must give the caller's name as a text, or None; it gave %s", type(caller).__name__)
+            return refuse(self.dialect, ConfigurationError("the scope gave no text"))
         in_scope = self.dialect.endpoint == "scope"
         endpoint = endpoint_of(request.method, request.path)
         hasher, digest = self._scopes(caller, endpoint if in_scope else "")
@@ -123,7 +128,9 @@ def first_sent(request: Request) -> int | None:
     for name, value in request.headers:
         if name in FIRST_SENT:
             try:
-                return int(parsedate_to_datetime(value.decode("latin-1")).timestamp() * 1000)
+                sent = parsedate_to_datetime(value.decode("latin-1"))
+                # A date that does not know its zone (-0000) is in UTC, not in ours.
+                return int((sent if sent.tzinfo else sent.replace(tzinfo=UTC)).timestamp() * 1000)
             except (ValueError, OverflowError):
                 return None
     return None
@@ -143,9 +150,7 @@ def _paths(paths: Paths) -> Callable[[str], bool] | None:
         return paths
     if isinstance(paths, str):
         raise ConfigurationError(f"paths={paths!r} is a text: write paths=[{paths!r}]")
-    prefixes = tuple(paths)
-    if not prefixes or not all(prefix.startswith("/") for prefix in prefixes):
-        raise ConfigurationError(
-            f"paths={list(paths)!r} must be paths that start with a slash: write paths=['/payments']"
-        )
+    prefixes = tuple(paths) if isinstance(paths, Iterable) else ()
+    if not prefixes or not all(isinstance(prefix, str) and prefix.startswith("/") for prefix in prefixes):
+        raise ConfigurationError(f"paths={paths!r} must be paths that start with a slash: write paths=['/payments']")
     return lambda path: path.startswith(prefixes)

@@ -9,6 +9,7 @@ What is stored is a digest, never the credential.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -74,4 +75,9 @@ def required(scope: Scope | None) -> Scope:
         )
     if not callable(scope):
         raise ConfigurationError(f"scope={scope!r} is no scope: write scope=by_header('Authorization')")
+    if inspect.iscoroutinefunction(scope):
+        raise ConfigurationError(
+            f"scope={scope!r} must be awaited, and a caller's name is asked for without waiting: write it with def, "
+            "and look the caller up before the request comes here"
+        )
     return scope

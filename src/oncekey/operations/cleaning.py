@@ -52,7 +52,7 @@ def sweep(store: Store, terms: Terms | None = None, *, stop: Callable[[], bool] 
             lapsed = lapse(Seen(record, page.now), terms)
             if lapsed is None:
                 continue
-            if not isinstance(store.swap(Swap(record.id, record.version, lapsed)), Done):
+            if not isinstance(store.swap(Swap(record, lapsed)), Done):
                 report.moved_on += 1
             elif lapsed.state is State.UNKNOWN:
                 report.unknown += 1

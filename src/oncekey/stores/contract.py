@@ -11,7 +11,8 @@ Hot verbs take a sequence and answer in its order. One bad item must not fail it
   If somebody waits for the record (`waited`), its listeners are told.
 * `renew`: rows renew and begin: token, lease alive, younger than the cap.
 Rare verbs take one item.
-* `swap`: compare-and-set on the version. Done or Stale. A record that is not there is Stale(None).
+* `swap`: compare-and-set on version, token and expires_at of the record that was seen, all three: a key that was purged
+  and claimed again has another life, whose versions start anew. Done or Stale; Stale(None) where no record is.
   If the old record was waited for, its listeners are told.
 * `get`: the record as it stands, and now.
 * `watch`: set `waited` if the record is in progress, in the same write that looks; return what stands there.

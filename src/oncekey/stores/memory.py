@@ -36,6 +36,9 @@ def wall_clock() -> int:
 
 C = TypeVar("C", Settlement, Renewal, Swap)
 
+# Above so many records, and then at every doubling, what has expired is forgotten: nobody purges us from outside.
+CROWDED = 4096
+
 
 class _Subscription:
     def __init__(self, listeners: list[Callable[[bytes], None]], told: Callable[[bytes], None]) -> None:
@@ -60,10 +63,15 @@ class MemoryStore:
         self._open: dict[bytes, None] = {}
         self._listeners: list[Callable[[bytes], None]] = []
         self._lock = threading.Lock()
+        self._crowded = CROWDED
 
     def claim(self, many: Sequence[Claim]) -> list[Claimed]:
         with self._lock:
             now = self.clock()
+            if len(self._records) > self._crowded:
+                for record in self._expired(now):
+                    del self._records[record.id]
+                self._crowded = max(CROWDED, 2 * len(self._records))
             return [self._claim(claim, now) for claim in many]
 
     def _claim(self, claim: Claim, now: int) -> Claimed:
@@ -144,8 +152,7 @@ class MemoryStore:
     def purge(self, limit: int = 500) -> Purged:
         with self._lock:
             now = self.clock()
-            facts = Facts(now)
-            gone = [r for r in self._records.values() if refusal(TABLE["expire"], r, facts) is None][:limit]
+            gone = self._expired(now)[:limit]
             for record in gone:
                 del self._records[record.id]
             dated = [r for r in self._records.values() if _answer_over(r, now)][: limit - len(gone)]
@@ -153,6 +160,10 @@ class MemoryStore:
                 self._put(replace(record, state=State.EXPIRED, version=record.version + 1, outcome=b"", due_at=None))
             count = len(gone) + len(dated)
             return Purged(count, count >= limit)
+
+    def _expired(self, now: int) -> list[Record]:
+        facts = Facts(now)
+        return [record for record in self._records.values() if refusal(TABLE["expire"], record, facts) is None]
 
     def stats(self) -> dict[str, int | str]:
         with self._lock:
@@ -188,7 +199,9 @@ class MemoryStore:
 
 
 def _swapped(record: Record, swap: Swap, _now: int) -> Record | None:
-    return swap.new if record.version == swap.seen_version else None
+    seen = swap.seen
+    same = record.version == seen.version and record.token == seen.token and record.expires_at == seen.expires_at
+    return swap.new if same else None
 
 
 def _answer_over(record: Record, now: int) -> bool:

@@ -60,7 +60,7 @@ def test_a_swap_moves_a_record_to_its_list(store: Store) -> None:
     old = record(store, claim.id)
     new = moved("override_retryable", old, Facts(old.claimed_at, reason="r"), Aftermath(keep_for=HOUR))
     assert new is not None
-    assert store.swap(Swap(claim.id, old.version, new)) == DONE
+    assert store.swap(Swap(old, new)) == DONE
     assert listed(store, (State.EXECUTING,)) == []
     assert listed(store, (State.FAILED_RETRYABLE,)) == [record(store, claim.id)]
 
@@ -133,8 +133,8 @@ def test_open_records_have_no_expiry(any_url: str, any_store: Store) -> None:
     """The server never deletes an open record by itself, whatever retention was given."""
     claims = [won(any_store), won(any_store)]
     any_store.settle([settlement(claims[0], State.UNKNOWN)])
-    odd = replace(record(any_store, claims[1].id), version=2, expires_at=1)
-    any_store.swap(Swap(claims[1].id, 1, odd))
+    seen = record(any_store, claims[1].id)
+    any_store.swap(Swap(seen, replace(seen, version=2, expires_at=1)))
     with redis.Redis.from_url(any_url.partition("?")[0]) as client:
         assert {client.pttl(key) for key in client.scan_iter()} == {-1}
 

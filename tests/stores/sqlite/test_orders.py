@@ -118,7 +118,7 @@ def test_reuse_at_expiry_has_one_winner(store: PlannedStore, other: PlannedStore
     clock.advance(60_000)
     [seen] = store.claim([claim("a", "second")])
     assert isinstance(seen, Seen)
-    takes = [Swap(first.id, seen.record.version, claimed(seen.record, claim("a", who), clock())) for who in "xy"]
+    takes = [Swap(seen.record, claimed(seen.record, claim("a", who), clock())) for who in "xy"]
     answers = [store.swap(takes[0]), other.swap(takes[1])]
     assert answers[0] == DONE
     assert isinstance(answers[1], Stale)
@@ -131,7 +131,7 @@ def test_purge_spares_what_is_open(store: PlannedStore, clock: ManualClock) -> N
         store.claim([claim(name)])
         seen = store.get(claim(name).id)
         assert seen is not None
-        store.swap(Swap(claim(name).id, 1, replace(seen.record, version=2, state=state, expires_at=1)))
+        store.swap(Swap(seen.record, replace(seen.record, version=2, state=state, expires_at=1)))
     clock.advance(10**9)
     assert store.purge().deleted == 0
 
@@ -145,7 +145,9 @@ def _both(record: Record, path: Path) -> tuple[MemoryStore, PlannedStore]:
     stores = MemoryStore(lambda: 4_000), _opened(path)
     for one in stores:
         one.claim([Claim(record.id, b"owner", b"f", 1)])
-        assert one.swap(Swap(record.id, 1, record)) == DONE
+        seen = one.get(record.id)
+        assert seen is not None
+        assert one.swap(Swap(seen.record, record)) == DONE
     return stores
 
 

@@ -141,5 +141,5 @@ def test_odd_text_and_far_times_are_kept(store: PlannedStore) -> None:
     seen = store.get(odd.id)
     assert seen is not None
     assert seen.record.label == ("\\ud800", "a\0b", "kü")
-    swapped = store.swap(Swap(odd.id, 1, replace(seen.record, version=2, note="\udfff")))
+    swapped = store.swap(Swap(seen.record, replace(seen.record, version=2, note="\udfff")))
     assert not hasattr(swapped, "found")

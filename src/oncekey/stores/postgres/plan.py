@@ -162,18 +162,26 @@ class PostgresPlan:
     # ---- rare verbs ----------------------------------------------------------------------------------------------
 
     def swap(self, swap: Swap) -> Steps[Written]:
-        """Replace a record by its version."""
-        new = swap.new
+        """Replace a record that is still the one that was seen."""
+        seen, new = swap
         (rows,) = yield [
-            self._ask("swap", swap.id, long(swap.seen_version), *_columns(new), self._channel),
+            self._ask(
+                "swap",
+                seen.id,
+                long(seen.version),
+                seen.token or None,
+                long(seen.expires_at),
+                *_columns(new),
+                self._channel,
+            ),
         ]
         if rows:
             return DONE
-        (rows,) = yield [self._look([swap.id])]
-        found = seen_by_id(rows).get(swap.id)
+        (rows,) = yield [self._look([seen.id])]
+        found = seen_by_id(rows).get(seen.id)
         if found is not None and new.token and (found.record.version, found.record.token) == (new.version, new.token):
             # Our own write of an earlier try, whose reply was lost: the flow will take it for ours.
-            yield [self._confirm([(swap.id, new.token)])]
+            yield [self._confirm([(seen.id, new.token)])]
         return Stale(found)
 
     def get(self, id_: bytes) -> Steps[Seen | None]:

@@ -57,19 +57,25 @@ RETURNING r.id
 
 
 -- name: swap (prepared)
--- Replace a record if its version is still the one that was seen; tell those who waited for the old one.
+-- Replace a record if it is still the one that was seen; tell those who waited for the old one. The version alone would
+-- not do: it starts again with each life of a key.
 WITH old AS (
-    SELECT id, waited FROM {table} WHERE id = $1::bytea AND version = $2::int8 FOR UPDATE
+    SELECT id, waited FROM {table}
+    WHERE id = $1::bytea AND version = $2::int8
+          AND token IS NOT DISTINCT FROM $3::bytea AND expires_at IS NOT DISTINCT FROM $4::int8
+    FOR UPDATE
 ), new AS (
     UPDATE {table} AS r
-    SET format = {format}, state = $3::int2, version = $4::int8, token = $5::bytea, fingerprint = $6::bytea, guarantee = $7::int2,
-        attempts = $8::int4, claimed_at = $9::int8, lease_until = $10::int8, due_at = $11::int8, expires_at = $12::int8,
-        waited = $13::bool, scope = $14::bytea, endpoint = $15::bytea, key = $16::bytea, note = $17::bytea,
-        outcome = $18::bytea
-    FROM old WHERE r.id = old.id AND r.version = $2::int8
+    SET format = {format}, state = $5::int2, version = $6::int8, token = $7::bytea, fingerprint = $8::bytea, guarantee = $9::int2,
+        attempts = $10::int4, claimed_at = $11::int8, lease_until = $12::int8, due_at = $13::int8, expires_at = $14::int8,
+        waited = $15::bool, scope = $16::bytea, endpoint = $17::bytea, key = $18::bytea, note = $19::bytea,
+        outcome = $20::bytea
+    FROM old
+    WHERE r.id = old.id AND r.version = $2::int8
+          AND r.token IS NOT DISTINCT FROM $3::bytea AND r.expires_at IS NOT DISTINCT FROM $4::int8
     RETURNING r.id, old.waited
 )
-SELECT id, CASE WHEN waited THEN pg_notify($19::text, encode(id, 'hex')) END FROM new
+SELECT id, CASE WHEN waited THEN pg_notify($21::text, encode(id, 'hex')) END FROM new
 
 
 -- name: watch (prepared)

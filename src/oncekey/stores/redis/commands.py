@@ -37,10 +37,10 @@ def _script(name: str, *parts: str) -> Script:
 CLAIM: Final = _script("claim", "clock", "card", "write")
 SETTLE: Final = _script("settle", "clock", "card", "write")
 RENEW: Final = _script("renew", "clock", "card")
-SWAP: Final = _script("swap", "clock", "card", "write")
+SWAP: Final = _script("swap", "clock", "card", "small", "write")
 LOOK: Final = _script("look", "clock", "card")
 WATCH: Final = _script("watch", "clock", "card")
-FORGET: Final = _script("forget")
+FORGET: Final = _script("forget", "clock", "card", "small")
 
 
 def call(script: Script, keys: list[bytes], arguments: list[Argument]) -> Command:

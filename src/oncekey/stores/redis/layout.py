@@ -255,6 +255,11 @@ def _cut(data: bytes, start: int, sizes: tuple[int, ...] | list[int]) -> list[by
     return parts
 
 
+def whole_token(token: bytes) -> bytes:
+    """A token, or what a completed record has kept of it, as the scripts compare it."""
+    return token.ljust(len(NO_TOKEN), b"\0")
+
+
 def _text(text: str) -> bytes:
     # Texts are for people. What cannot be written is replaced; what is too long ends at a whole character.
     data = text.encode("utf-8", "replace")

@@ -5,7 +5,8 @@ Four sorted sets hold the keys of the records that somebody must find again, und
     in_progress   end of the lease          unknown   when to ask          failed   when the server deletes the record
     dated         end of the answer, where the key is kept longer than the answer
 
-The scripts keep them in step with the records. A failed record that the server deleted stays listed until a purge.
+The scripts keep them in step with the records. What the server deletes after its time, a failed record or one whose
+answer has ended, stays listed until a purge, even if its key is claimed again meanwhile.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ SCANS = 200
 NO_SET, IN_PROGRESS_SET, UNKNOWN_SET, FAILED_SET, DATED_SET = range(5)
 OTHER_SETS = {State.UNKNOWN: UNKNOWN_SET, State.FAILED_RETRYABLE: FAILED_SET}
 LISTED = frozenset((*IN_PROGRESS, *OTHER_SETS))
+# The states that belong in each set, in the order of the numbers.
+BELONGING = (IN_PROGRESS, (State.UNKNOWN,), (State.FAILED_RETRYABLE,), (State.COMPLETED,))
 
 
 class Keys:
@@ -71,8 +74,14 @@ def swapping(keys: Keys, swap: Swap) -> Command:
     number, score = place(swap.new)
     # What is open must never be deleted by the server, whatever its record says.
     expires_at = (swap.new.expires_at or 0) if swap.new.state in FINAL else 0
-    what: list[Argument] = [keys.channel, swap.seen_version, layout.encode(swap.new), expires_at, number, score]
+    seen: list[Argument] = [swap.seen.version, layout.whole_token(swap.seen.token), swap.seen.expires_at or 0]
+    what: list[Argument] = [keys.channel, *seen, layout.encode(swap.new), expires_at, number, score]
     return call(commands.SWAP, [*keys.sets, keys.record + swap.id], what)
+
+
+def forgetting(keys: Keys, set_: int, records: Sequence[bytes]) -> Command:
+    """The command to take keys off a set, by its number, where no record stands that belongs in it."""
+    return call(commands.FORGET, [keys.sets[set_ - 1], *records], [bytes(BELONGING[set_ - 1])])
 
 
 class Wanted(NamedTuple):
@@ -161,22 +170,22 @@ def _by_set(keys: Keys, wanted: Wanted, spot: Spot, count: int) -> Steps[list[tu
         if not fresh:
             skipped += len(entries)  # all of them share the instant at which the last page ended
             continue
-        records = yield from _looked(keys, [entry.key for entry in fresh], set_)
+        records = yield from _looked(keys, [entry.key for entry in fresh], spot.number)
         numbered = [(record, entry) for record, entry in zip(records, fresh, strict=True) if record is not None]
         found += [(r, entry) for r, entry in numbered if wanted.matches(r) and place(r).number == spot.number]
         spot, skipped = fresh[-1], 0
     return found[:count]
 
 
-def _looked(keys: Keys, asked: list[bytes], set_: bytes | None = None) -> Steps[list[Record | None]]:
+def _looked(keys: Keys, asked: list[bytes], set_: int = NO_SET) -> Steps[list[Record | None]]:
     """The records under these keys; those of a set that are gone are taken off it."""
     [reply] = yield [call(commands.LOOK, asked, [])]
     records: list[Record | None] = []
     for key, card in zip(asked, sound(reply)[1:], strict=True):
         records.append(_read(key[len(keys.record) :], card))
     gone = [key for key, card in zip(asked, reply[1:], strict=True) if card is None]
-    if gone and set_ is not None:
-        yield [call(commands.FORGET, [set_, *gone], [])]
+    if gone and set_ != NO_SET:
+        yield [forgetting(keys, set_, gone)]
     return records
 
 
@@ -221,29 +230,32 @@ def purge(keys: Keys, limit: int) -> Steps[Purged]:
     now = milliseconds(sound(time))
     words: tuple[Argument, ...] = ("-inf", now, "LIMIT", 0, limit)
     failed, dated = yield [plain("ZRANGEBYSCORE", set_, *words) for set_ in (keys.failed, keys.dated)]
-    deleted = 0
+    deleted = taken = 0
     if sound(failed):
-        [gone] = yield [call(commands.FORGET, [keys.failed, *failed], [])]
-        deleted += sound(gone)
-    if sound(dated):
-        deleted += yield from _end_answers(keys, dated, now)
-    return Purged(deleted, limit in (len(failed), len(dated)))
+        [gone] = yield [forgetting(keys, FAILED_SET, failed)]
+        deleted = taken = sound(gone)
+    room = sound(dated)[: limit - deleted]
+    if room:
+        ended, off = yield from _end_answers(keys, room, now)
+        deleted, taken = deleted + ended, taken + ended + off
+    # Entries that cannot be taken off must not keep a purge going for ever: a batch that took none is the last.
+    return Purged(deleted, taken > 0 and (limit in (len(failed), len(dated)) or len(room) < len(dated)))
 
 
-def _end_answers(keys: Keys, dated: list[bytes], now: int) -> Steps[int]:
-    records = yield from _looked(keys, dated, keys.dated)
+def _end_answers(keys: Keys, dated: list[bytes], now: int) -> Steps[tuple[int, int]]:
+    """End these answers; how many were ended, and how many keys more were taken off the list."""
+    records = yield from _looked(keys, dated)
+    over = Wanted(frozenset({State.COMPLETED}), now)
     swaps, others = [], []
     for key, record in zip(dated, records, strict=True):
-        if record is not None and Wanted(frozenset({State.COMPLETED}), now).matches(record):
+        if record is not None and over.matches(record):
             new = replace(record, state=State.EXPIRED, version=record.version + 1, outcome=b"", due_at=None)
-            swaps.append(swapping(keys, Swap(record.id, record.version, new)))
+            swaps.append(swapping(keys, Swap(record, new)))
         else:
             others.append(key)
-    if others:
-        swaps.append(plain("ZREM", keys.dated, *others))
-    replies = yield swaps
-    answers = [sound(reply) for reply in replies]
-    return sum(answer[1] == layout.WRITTEN for answer in answers if isinstance(answer, list))
+    replies = yield [*swaps, *([forgetting(keys, DATED_SET, others)] if others else ())]
+    off = sound(replies.pop()) if others else 0
+    return sum(sound(reply)[1] == layout.WRITTEN for reply in replies), off
 
 
 def _pairs(flat: list[bytes]) -> Iterator[tuple[bytes, bytes]]:

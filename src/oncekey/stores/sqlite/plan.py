@@ -163,10 +163,12 @@ class SqlitePlan:
         return [DONE if item.id in renewed else _stale(stands.get(item.id), now) for item in many]
 
     def swap(self, swap: Swap) -> Steps[Written]:
-        """Compare-and-set on the version."""
+        """Compare-and-set on version, token and expiry: the same only while what was seen stands."""
         now = yield Phase.WRITE
         old = (yield from _find([swap.id])).get(swap.id)
-        changed = yield Change(STATEMENTS["swap"], (*_replaced(swap.new), swap.id, swap.seen_version))
+        seen = swap.seen
+        stands = (seen.id, seen.version, seen.token, seen.expires_at)
+        changed = yield Change(STATEMENTS["swap"], (*_replaced(swap.new), *stands))
         if not changed:
             return _stale(old, now)
         if old is not None and old.waited:

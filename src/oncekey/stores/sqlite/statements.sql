@@ -38,11 +38,11 @@ WHERE oncekey_record.id = r.column1 AND token = r.column2 AND token <> x'' AND s
 RETURNING id
 
 -- name: swap
--- Replace a record whose version is still the one that was seen.
+-- Replace a record that is still the one that was seen: the version alone starts again with each life of a key.
 UPDATE oncekey_record
 SET state = ?, waited = ?, guarantee = ?, attempts = ?, version = ?, token = ?, fingerprint = ?, claimed_at = ?,
     lease_until = ?, due_at = ?, expires_at = ?, scope = ?, endpoint = ?, key = ?, note = ?, outcome = ?
-WHERE id = ? AND version = ? AND format = 1
+WHERE id = ? AND version = ? AND token = ? AND expires_at IS ? AND format = 1
 
 -- name: watch
 -- Mark that somebody waits for a record in progress.

@@ -64,9 +64,7 @@ def one_of_many_swaps_wins(bench: Bench) -> None:
     claim = bench.won()
     record = bench.record(claim.id)
     news = [replace(record, version=record.version + 1, note=str(number)) for number in range(THREADS)]
-    written = at_once(
-        [_swapping(s, Swap(claim.id, record.version, n)) for s, n in zip(clients(bench), news, strict=True)]
-    )
+    written = at_once([_swapping(s, Swap(record, n)) for s, n in zip(clients(bench), news, strict=True)])
     winners = [new for new, one in zip(news, written, strict=True) if isinstance(one, Done)]
     expect(len(winners), 1, "one winner")
     expect(bench.record(claim.id), winners[0], "and its record stands")

@@ -98,7 +98,7 @@ def no_deadline_is_neither_alive_nor_over(bench: Bench) -> None:
     claim = bench.won()
     record = bench.record(claim.id)
     held: Record = replace(record, version=record.version + 1, lease_until=None)
-    done(bench.store.swap(Swap(claim.id, record.version, held)), "the deadline is taken away")
+    done(bench.store.swap(Swap(record, held)), "the deadline is taken away")
     refused(bench, a_renewal(claim), "no deadline")
     decision = bench.enter(another_request(claim))
     expect(type(decision).__name__, "InProgress", "it counts as in progress")

@@ -98,7 +98,7 @@ def whatever_was_claimed_is_listed(bench: Bench) -> None:
 
     is_listed(State.CLAIMED)
     seen = bench.seen(claim.id)
-    done(bench.store.swap(Swap(claim.id, seen.record.version, is_a(Record, lapse(seen, TERMS), "lapse"))), "lapse")
+    done(bench.store.swap(Swap(seen.record, is_a(Record, lapse(seen, TERMS), "lapse"))), "lapse")
     is_listed(State.FAILED_RETRYABLE)
     second = another_request(claim, state=State.EXECUTING)
     is_a(Execute, bench.enter(second), "retry")

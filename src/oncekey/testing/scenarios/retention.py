@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from oncekey.core.commands import Claim, Stale, Swap
 from oncekey.core.decision import Execute, InProgress, Mismatch, Refused, Replay
-from oncekey.core.record import OPEN, State, replace
-from oncekey.core.transitions import claimed
+from oncekey.core.record import OPEN, Record, State, replace
+from oncekey.core.transitions import Aftermath, Facts, claimed, moved
 from oncekey.stores.contract import Store
 from oncekey.testing.bench import HOUR, SOON, Bench, another_request, at_once
-from oncekey.testing.expect import RuleBroken, done, expect, holds, is_a, stale
+from oncekey.testing.expect import RuleBroken, done, expect, holds, is_a, stale, won
 from oncekey.testing.scenarios.registry import scenario
 
 BATCHES = 1000
@@ -61,7 +61,7 @@ def an_expired_key_has_one_winner(bench: Bench) -> None:
     seen = bench.seen(claim.id)
     bench.wait_until(seen.record.expires_at)
     contenders = [another_request(claim), another_request(claim)]
-    swaps = [Swap(claim.id, seen.record.version, claimed(seen.record, one, bench.now())) for one in contenders]
+    swaps = [Swap(seen.record, claimed(seen.record, one, bench.now())) for one in contenders]
     written = [bench.store.swap(swap) for swap in swaps]
     # A store that has dropped the record by itself gives it to neither, and to the first that claims it again.
     if not isinstance(written[0], Stale) or stale(written[0], "the first") is not None:
@@ -69,6 +69,41 @@ def an_expired_key_has_one_winner(bench: Bench) -> None:
         stale(written[1], "the second does not")
     decisions = [bench.enter(one) for one in contenders]
     expect(sorted(type(one).__name__ for one in decisions), ["Execute", "InProgress"], "one of them runs")
+
+
+def completed_by_owner(bench: Bench, claim: Claim, keep_for: int) -> Record:
+    """The record after its owner's settlement: the token stays."""
+    done(bench.settle(claim, keep_for=keep_for), "its owner completes")
+    return bench.record(claim.id)
+
+
+def completed_by_operator(bench: Bench, claim: Claim, keep_for: int) -> Record:
+    """The record after an override: the token is cleared."""
+    seen = bench.seen(claim.id)
+    facts = Facts(seen.now, reason="seen in the provider's books")
+    new = is_a(Record, moved("override_completed", seen.record, facts, Aftermath(keep_for=keep_for)), "the row")
+    done(bench.store.swap(Swap(seen.record, new)), "an operator completes")
+    return bench.record(claim.id)
+
+
+COMPLETIONS: tuple[Callable[[Bench, Claim, int], Record], ...] = (completed_by_owner, completed_by_operator)
+
+
+@scenario
+def a_swap_on_another_life_of_the_key_is_refused(bench: Bench) -> None:
+    """Who saw a record before it was purged changes nothing on what was claimed and completed under its key since."""
+    claims = [bench.won() for _ in COMPLETIONS]
+    olds = [complete(bench, claim, 10 * SOON) for complete, claim in zip(COMPLETIONS, claims, strict=True)]
+    bench.wait_until(max(old.expires_at or 0 for old in olds))
+    purge_all(bench.store)
+    for complete, claim, old in zip(COMPLETIONS, claims, olds, strict=True):
+        fresh = another_request(claim)
+        won(bench.store.claim([fresh])[0])
+        # Versions may start again: then this record differs from the one that was seen in nothing but its life.
+        stands = complete(bench, fresh, HOUR)
+        late = Swap(old, claimed(old, another_request(claim), bench.now()))
+        expect(stale(bench.store.swap(late), f"{complete.__name__}, an earlier life"), stands, "it is shown")
+        expect(bench.record(claim.id), stands, "nothing changes")
 
 
 @scenario
@@ -115,7 +150,7 @@ def purge_spares_open_records(bench: Bench) -> None:
         claim = bench.won()
         record = bench.record(claim.id)
         odd = replace(record, state=state, version=record.version + 1, expires_at=record.claimed_at + SOON)
-        done(bench.store.swap(Swap(claim.id, record.version, odd)), "an expiry gets in")
+        done(bench.store.swap(Swap(record, odd)), "an expiry gets in")
         claims.append(claim)
     bench.wait_until(max(bench.record(claim.id).expires_at or 0 for claim in claims))
     before = [bench.record(claim.id) for claim in claims]

@@ -88,7 +88,7 @@ def late_truth_is_welcome(bench: Bench) -> None:
     settles(bench, a_settlement(said), "late truth after ambiguous")
     swept = bench.lapsed()
     seen = bench.seen(swept.id)
-    done(bench.store.swap(Swap(swept.id, seen.record.version, is_a(Record, lapse(seen, TERMS), "it lapses"))), "lapse")
+    done(bench.store.swap(Swap(seen.record, is_a(Record, lapse(seen, TERMS), "it lapses"))), "lapse")
     settles(bench, a_settlement(swept), "late truth after a lapse")
 
 
@@ -103,7 +103,7 @@ def late_truth_is_refused_after_reconciliation(bench: Bench) -> None:
         seen = bench.seen(claim.id)
         after = Aftermath(keep_for=HOUR, note="asked the receiver", outcome=b"reconciled")
         new = is_a(Record, moved(row, seen.record, facts._replace(now=seen.now), after), row)
-        done(bench.store.swap(Swap(claim.id, seen.record.version, new)), row)
+        done(bench.store.swap(Swap(seen.record, new)), row)
         for target in ENDS:
             refused(bench, a_settlement(claim, target), f"{target.name} after {row}")
 
@@ -147,7 +147,7 @@ def a_lapsed_claim_is_out_of_its_owners_hands(bench: Bench) -> None:
         seen = bench.seen(claim.id)
         new = is_a(Record, lapse(seen, TERMS), "it lapses")
         expect((new.state, new.token), (State.FAILED_RETRYABLE, b""), "freed, token cleared")
-        done(bench.store.swap(Swap(claim.id, seen.record.version, new)), "lapse")
+        done(bench.store.swap(Swap(seen.record, new)), "lapse")
         for target in ENDS:
             refused(bench, a_settlement(claim, target), f"{target.name} after the lapse")
 
@@ -202,7 +202,7 @@ def versions_only_grow(bench: Bench) -> None:
     bench.settle(claim)
     wrote()
     record = bench.record(claim.id)
-    done(bench.store.swap(Swap(claim.id, record.version, replace(record, version=record.version + 1))), "a swap")
+    done(bench.store.swap(Swap(record, replace(record, version=record.version + 1))), "a swap")
     wrote()
     holds(versions[0] >= 1, "versions start at 1 or above", versions)
     holds(all(one < other for one, other in itertools.pairwise(versions)), "versions grow", versions)

@@ -20,7 +20,7 @@ def move(bench: Bench, claim_id: bytes, row: str, facts: Facts) -> Record:
     seen = bench.seen(claim_id)
     after = Aftermath(keep_for=HOUR, note=f"by {row}", outcome=b"found out" if row.endswith("ed") else b"")
     new = is_a(Record, moved(row, seen.record, facts._replace(now=seen.now), after), f"the table allows {row}")
-    done(bench.store.swap(Swap(claim_id, seen.record.version, new)), row)
+    done(bench.store.swap(Swap(seen.record, new)), row)
     expect(remembered(bench.record(claim_id)), remembered(new), f"{row} is stored whole")
     return new
 
@@ -47,7 +47,7 @@ def a_swap_stores_the_record_whole(bench: Bench) -> None:
             note="weil nötig",
             outcome=b"\x00outcome\xff" if state is not State.EXPIRED else b"",
         )
-        done(bench.store.swap(Swap(claim.id, old.version, new)), "the version stands")
+        done(bench.store.swap(Swap(old, new)), "the version stands")
         expect(remembered(bench.record(claim.id)), remembered(new), f"every field of {state.name}")
 
 
@@ -60,15 +60,15 @@ def a_swap_on_an_old_version_is_refused(bench: Bench) -> None:
     writers: tuple[Callable[[], Written], ...] = (
         lambda: bench.renew(claim),
         lambda: bench.settle(claim, State.UNKNOWN),
-        lambda: bench.store.swap(Swap(claim.id, bench.record(claim.id).version, replace(stolen, version=99))),
+        lambda: bench.store.swap(Swap(bench.record(claim.id), replace(stolen, version=99))),
     )
     for write in writers:
         done(write(), "somebody else writes")
         before = bench.record(claim.id)
-        expect(stale(bench.store.swap(Swap(claim.id, seen.version, stolen)), "old version"), before, "it is shown")
+        expect(stale(bench.store.swap(Swap(seen, stolen)), "old version"), before, "it is shown")
         expect(bench.record(claim.id), before, "nothing changes")
     missing = a_claim()
-    swap = Swap(missing.id, 1, replace(stolen, id=missing.id))
+    swap = Swap(replace(seen, id=missing.id), replace(stolen, id=missing.id))
     expect(stale(bench.store.swap(swap), "absent"), None, "nothing stands there")
     expect(bench.store.get(missing.id), None, "a swap makes nothing")
 
@@ -79,7 +79,7 @@ def a_repeated_swap_shows_itself(bench: Bench) -> None:
     claim = bench.settled(State.FAILED_RETRYABLE)
     seen = bench.seen(claim.id)
     mine = another_request(claim)
-    swap = Swap(claim.id, seen.record.version, claimed(seen.record, mine, seen.now, another_attempt=True))
+    swap = Swap(seen.record, claimed(seen.record, mine, seen.now, another_attempt=True))
     done(bench.store.swap(swap), "the first")
     expect(is_a(Record, stale(bench.store.swap(swap), "its repetition"), "shown").token, mine.token, "it is our own")
     expect(is_a(Execute, bench.enter(mine), "the rules know it").attempt, 2, "still the second attempt")
@@ -188,7 +188,7 @@ def a_reconciler_that_saw_an_older_version_is_refused(bench: Bench) -> None:
     seen = bench.seen(claim.id)
     new = is_a(Record, moved("reconcile_not_done", seen.record, Facts(seen.now, cannot_land=True), Aftermath()), "row")
     done(bench.settle(claim, outcome=b"the truth"), "late truth")
-    stale(bench.store.swap(Swap(claim.id, seen.record.version, new)), "the reconciler looked too early")
+    stale(bench.store.swap(Swap(seen.record, new)), "the reconciler looked too early")
     expect(bench.record(claim.id).outcome, b"the truth", "the truth stays")
 
 
