@@ -2,7 +2,7 @@
 
 A `..._server` is shared by the whole run: pause it if you must, but leave it running and answering.
 A test that kills a server makes its own: `with RedisServer(appendonly="yes") as server`.
-A `..._url` is empty for each test.
+A `..._url` is empty for each test. Brokers are shared and never emptied: name your own queues and topics.
 """
 
 from __future__ import annotations
@@ -16,7 +16,18 @@ from typing import NoReturn, TypeVar
 import pytest
 import redis
 
-from tests.infra import EngineMissing, PostgresServer, Redis62Server, RedisServer, Server, ValkeyServer
+from tests.infra import (
+    EngineMissing,
+    KafkaMock,
+    NatsServer,
+    PostgresServer,
+    RabbitServer,
+    Redis62Server,
+    RedisServer,
+    Server,
+    SqsServer,
+    ValkeyServer,
+)
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
@@ -67,6 +78,34 @@ def valkey_server() -> Iterator[ValkeyServer]:
 def redis62_server() -> Iterator[Redis62Server]:
     """Redis 6.2, the oldest that we support."""
     with started(Redis62Server) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> Iterator[RabbitServer]:
+    """Debian's RabbitMQ."""
+    with started(RabbitServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    """NATS with JetStream."""
+    with started(NatsServer) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kafka_mock() -> Iterator[KafkaMock]:
+    """A stand-in for Kafka: librdkafka's mock cluster."""
+    with started(KafkaMock) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sqs_server() -> Iterator[SqsServer]:
+    """A stand-in for Amazon SQS: moto's server."""
+    with started(SqsServer) as server:
         yield server
 
 

@@ -9,16 +9,24 @@ Each runs as a direct child on a free loopback port, keeps its data in a tempora
 however this process ends.
 """
 
+from tests.infra.kafka import KafkaMock
+from tests.infra.nats import NatsServer
 from tests.infra.postgres import PostgresServer
 from tests.infra.process import EngineMissing, Server, ServerFailed
+from tests.infra.rabbitmq import RabbitServer
 from tests.infra.redis import Redis62Server, RedisServer, ValkeyServer
+from tests.infra.sqs import SqsServer
 
 __all__ = [
     "EngineMissing",
+    "KafkaMock",
+    "NatsServer",
     "PostgresServer",
+    "RabbitServer",
     "Redis62Server",
     "RedisServer",
     "Server",
     "ServerFailed",
+    "SqsServer",
     "ValkeyServer",
 ]

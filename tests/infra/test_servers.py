@@ -144,7 +144,8 @@ def test_server_outlives_the_thread_that_started_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "fixture"), [("PostgresServer", "postgres_server"), ("RedisServer", "redis_server")]
+    ("engine", "fixture"),
+    [("PostgresServer", "postgres_server"), ("RedisServer", "redis_server"), ("RabbitServer", "rabbitmq_server")],
 )
 def test_server_ends_with_a_killed_test_run(engine: str, fixture: str, request: pytest.FixtureRequest) -> None:
     """SIGKILL to the test process ends its servers too."""
@@ -159,7 +160,8 @@ def test_server_ends_with_a_killed_test_run(engine: str, fixture: str, request: 
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None
         pid = int(run.stdout.readline())
-        family = [pid, *descendants(pid)]
+        family = descendants(run.pid)  # helpers of the server too
+        assert pid in family
         run.send_signal(signal.SIGKILL)
     assert wait_until_gone(family) == []
 
