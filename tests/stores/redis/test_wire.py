@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import secrets
 import signal
 import threading
 from collections.abc import Iterator
@@ -181,7 +180,9 @@ def test_one_bad_key_does_not_stop_its_neighbours(store: Store, client: redis.Re
     assert record(store, good.id).token == good.token
 
 
-@pytest.mark.parametrize("id_", [b"{a}{b}" * 3, b"\r\n$5\r\n*1\r\n\x00\xff", secrets.token_bytes(20), b"*?[a-z]\\{ok}"])
+@pytest.mark.parametrize(
+    "id_", [b"{a}{b}" * 3, b"\r\n$5\r\n*1\r\n\x00\xff", bytes(range(0, 200, 10)), b"*?[a-z]\\{ok}"]
+)
 def test_ids_may_hold_any_bytes(any_store: Store, id_: bytes) -> None:
     """Braces, line ends and wildcards in an id are bytes like others."""
     claim = won(any_store, id=id_)
