@@ -14,6 +14,7 @@
     │   ├── RecordUnreadable    a record of an unknown version, or damaged
     │   └── RecordForged        a record that does not belong to its key, or fails authentication
     ├── LeaseLost               the lease ended, or another owner holds the record
+    ├── JournalFull             the calls and results of one operation are more than its record keeps
     └── outcome signals, raised by a handler to say what it knows
         ├── NotExecuted         no effect happened: the operation may be run again
         └── OutcomeUnknown      nobody can know yet: keep the key shut and find out
@@ -102,6 +103,10 @@ class LeaseLost(OnceKeyError):
     """The lease ended, or another owner holds the record."""
 
     status = 409
+
+
+class JournalFull(OnceKeyError):
+    """The calls and results of one operation are more than its record keeps."""
 
 
 class NotExecuted(OnceKeyError):

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 
@@ -13,6 +14,7 @@ import pytest
 
 from oncekey.cli import app, commands
 from oncekey.cli.words import brief, visible
+from oncekey.core.journal import Call, CallState, Journal, Step, pack_journal
 from oncekey.core.outcome import pack
 from oncekey.core.record import State
 from oncekey.demo import serve
@@ -91,6 +93,22 @@ def test_text_of_strangers_cannot_steer_the_terminal(run: Run, made: dict[str, M
     shown = run("show", made["unknown"].id.hex()).out
     assert "\x1b" not in shown
     assert "[red]no answer\\x1b[2J" in shown
+
+
+def test_an_unfinished_operation_shows_what_it_has_done(run: Run, url: str) -> None:
+    """Whom it called, where, under which key, what is known of that, and which steps are done."""
+    call = Call("psp.charge", "k" * 36, "POST https://psp.example/charges", CallState.BEGUN, 2)
+    packed = pack_journal(Journal((Step("reserve", b"{}"), call)))
+    with closing(open_store(url)) as store:
+        made = claim(store, "halfway")
+        settle(store, made, State.UNKNOWN, outcome=Sealer().seal(made.id, packed))
+    shown = " ".join(run("show", made.id.hex()).out.split())
+    assert "reserve: done, 2 bytes kept" in shown
+    assert f"psp.charge: begun in attempt 2 to POST https://psp.example/charges under key {'k' * 36}" in shown
+    [fields] = run("show", made.id.hex(), "--json").objects
+    assert fields["outcome"]["kind"] == "journal"
+    assert fields["outcome"]["calls"] == [call._asdict() | {"state": "begun"}]
+    assert fields["outcome"]["steps"] == [{"name": "reserve", "size": 2}]
 
 
 def test_body_is_shown_on_request(run: Run, url: str) -> None:

@@ -127,12 +127,14 @@ class Lives(RuleBasedStateMachine):
         assert found == wanted
         self.wait()
 
-    @rule(number=PICKS, end=ENDS, keep_for=TIMES, due_for=TIMES, lost=st.booleans())
-    def settle(self, number: int, end: State, keep_for: int | None, due_for: int | None, *, lost: bool) -> None:
-        """An owner, old or new, settles; perhaps its first answer is lost."""
+    @rule(number=PICKS, end=ENDS, keep_for=TIMES, due_for=TIMES, bare=st.booleans(), lost=st.booleans())
+    def settle(
+        self, number: int, end: State, keep_for: int | None, due_for: int | None, *, bare: bool, lost: bool
+    ) -> None:
+        """An owner, old or new, settles, with an outcome or without; perhaps its first answer is lost."""
         claim = self.pick(number)
         self.clear(claim.id)
-        outcome = b"outcome %d" % next(self.number)
+        outcome = b"" if bare else b"outcome %d" % next(self.number)
         one = Settlement(claim.id, claim.token, end, outcome, keep_for, due_for, note=f"note {number}")
         self.write(lambda store: store.settle([one])[0], lost=lost and self.may_repeat(keep_for, due_for))
 
@@ -146,15 +148,22 @@ class Lives(RuleBasedStateMachine):
         wanted, found = self.both(lambda store: [type(one) for one in store.settle(batch)])
         assert found == wanted
 
-    @rule(number=PICKS, lease_for=DURATIONS, old=st.booleans(), begin=st.booleans(), lost=st.booleans())
-    def renew(self, number: int, lease_for: int, *, old: bool, begin: bool, lost: bool) -> None:
-        """An owner, old or new, renews or begins; perhaps its attempt is older than its cap."""
+    @rule(
+        number=PICKS,
+        lease_for=DURATIONS,
+        old=st.booleans(),
+        begin=st.booleans(),
+        journal=st.none() | st.binary(max_size=40),
+        lost=st.booleans(),
+    )
+    def renew(self, number: int, lease_for: int, *, old: bool, begin: bool, journal: bytes | None, lost: bool) -> None:
+        """An owner, old or new, renews or begins, or keeps a journal; perhaps its attempt is older than its cap."""
         claim = self.pick(number)
         self.clear(claim.id)
         if old and not self.settable:
             self.bench.wait_until(max((r.record.claimed_at + 1 for r in [self.store.get(claim.id)] if r), default=0))
             self.clock.advance(1)
-        one = Renewal(claim.id, claim.token, self.lease(lease_for), cap_for=1 if old else HOUR, begin=begin)
+        one = Renewal(claim.id, claim.token, self.lease(lease_for), 1 if old else HOUR, begin, journal)
         self.write(lambda store: store.renew([one])[0], lost=lost)
 
     @rule(place=PLACES)
@@ -165,7 +174,8 @@ class Lives(RuleBasedStateMachine):
     @rule(place=PLACES, row=st.sampled_from([name for name in TABLE if name.startswith(("reconcile", "override"))]))
     def find_out(self, place: int, row: str) -> None:
         """A reconciler or an operator acts, where the table lets it."""
-        after = Aftermath(keep_for=HOUR, note="found out", outcome=b"found out")
+        completes = TABLE[row].target is State.COMPLETED
+        after = Aftermath(keep_for=HOUR, note="found out", outcome=b"found out" if completes else b"")
         seen = row == "reconcile_done"
 
         def new(found: Seen) -> Record | None:
@@ -293,8 +303,8 @@ def instants(seen: Seen | None) -> list[int]:
 
 def essence(decision: Decision) -> tuple[Any, ...]:
     """What two stores must agree on."""
-    attempt = decision.attempt if isinstance(decision, Execute) else None
-    return type(decision), attempt, decision.reason if isinstance(decision, Refused) else None
+    run = (decision.attempt, decision.journal) if isinstance(decision, Execute) else None
+    return type(decision), run, decision.reason if isinstance(decision, Refused) else None
 
 
 def view(seen: Seen | None) -> tuple[Any, ...] | None:

@@ -51,6 +51,20 @@ class Rewriting(MemoryStore):
         return super().settle(many)
 
 
+class Amnesiac(MemoryStore):
+    """An end that is none takes the journal away with it."""
+
+    def settle(self, many: Sequence[Settlement]) -> list[Written]:
+        """Write the outcome that was brought, even if none was."""
+        before = {one.id: self._records.get(one.id) for one in many}
+        written = super().settle(many)
+        for one in many:
+            record = self._records.get(one.id)
+            if record is not None and record is not before[one.id] and not one.outcome:
+                self._records[one.id] = replace(record, outcome=b"")
+        return written
+
+
 class Backwards(MemoryStore):
     """Answers a batch in the order of ids."""
 
@@ -59,4 +73,4 @@ class Backwards(MemoryStore):
         return super().claim(sorted(many))
 
 
-WRONG = (Forgetful, Trusting, Greedy, Rewriting, Backwards)
+WRONG = (Forgetful, Trusting, Greedy, Rewriting, Amnesiac, Backwards)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
+from oncekey.core.journal import Call, Journal
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Seen
 from oncekey.engine.sealing import Sealer
@@ -99,7 +100,17 @@ def _outcome(found: Kept | None, *, body: bool) -> dict[str, Any] | None:
         return {"kind": "tombstone", "status": outcome.status, "reason": outcome.reason}
     if isinstance(outcome, Value):
         return {"kind": "value", "size": len(outcome.data)} | (_bytes(outcome.data) if body else {})
+    if isinstance(outcome, Journal):
+        return {"kind": "journal", "calls": [_call(call) for call in outcome.calls], "steps": _steps(outcome)}
     return {"kind": "unreadable", "size": found.size, "problem": found.problem}
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return call._asdict() | {"state": call.state.word}
+
+
+def _steps(journal: Journal) -> list[dict[str, Any]]:
+    return [{"name": step.name, "size": len(step.result)} for step in journal.steps]
 
 
 def _bytes(data: bytes) -> dict[str, str]:

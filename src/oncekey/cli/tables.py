@@ -13,6 +13,7 @@ from rich.text import Text
 
 from oncekey.cli.outputs import Showing, Told
 from oncekey.cli.words import brief, coming, instant, size, visible
+from oncekey.core.journal import Call, Journal, Step
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Record, Seen, State
@@ -185,7 +186,16 @@ def _outcome(found: Kept | None) -> list[tuple[str, str]]:
         return [("outcome", f"status {outcome.status}, not kept: {visible(outcome.reason)}")]
     if isinstance(outcome, Value):
         return [("outcome", f"a value of {size(len(outcome.data))}")]
+    if isinstance(outcome, Journal):
+        return [("outcome", "none yet"), *map(_entry, outcome.entries)]
     return [("outcome", f"{size(found.size)}, not readable here: {visible(found.problem)}")]
+
+
+def _entry(entry: Call | Step) -> tuple[str, str]:
+    if isinstance(entry, Step):
+        return "step", f"{visible(entry.name)}: done, {size(len(entry.result))} kept"
+    where = f" to {visible(entry.target)}" if entry.target else ""
+    return "call", f"{visible(entry.step)}: {entry.state.word} in attempt {entry.attempt}{where} under key {entry.key}"
 
 
 def _body(found: Kept | None) -> str:

@@ -57,7 +57,10 @@ class Won(NamedTuple):
 
 
 class Settlement(NamedTuple):
-    """Record how the work ended: target COMPLETED, FAILED_RETRYABLE or UNKNOWN. Guarded by the token."""
+    """Record how the work ended: target COMPLETED, FAILED_RETRYABLE or UNKNOWN. Guarded by the token.
+
+    COMPLETED replaces what stands in `outcome`. The other two leave the journal there, unless they bring a newer one.
+    """
 
     id: bytes
     token: bytes
@@ -73,13 +76,17 @@ class Settlement(NamedTuple):
 
 
 class Renewal(NamedTuple):
-    """Prolong a living lease; with `begin`, set the latch (claimed to executing) in the same write."""
+    """Prolong a living lease; in the same write set the latch (`begin`: claimed to executing) and keep a journal.
+
+    `outcome` is the whole journal so far, sealed like an outcome (core.journal); None leaves what stands there.
+    """
 
     id: bytes
     token: bytes
     lease_for: int
     cap_for: int
     begin: bool = False
+    outcome: bytes | None = None
 
     def on(self, performer: Performer[R]) -> R:
         """Have it done."""

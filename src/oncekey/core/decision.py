@@ -10,7 +10,8 @@ from oncekey.core.record import Record
 class Execute(NamedTuple):
     """The key is ours: run the work. `token` proves it; `attempt` counts from 1.
 
-    `waited_for` says how long the request was held before it asked for the key with success.
+    `waited_for` says how long the request was held before it asked for the key with success. `journal` is what earlier
+    attempts have left in the record (core.journal), sealed.
     """
 
     id: bytes
@@ -18,6 +19,7 @@ class Execute(NamedTuple):
     attempt: int
     left_for: int
     waited_for: int = 0
+    journal: bytes = b""
 
 
 class Replay(NamedTuple):

@@ -67,7 +67,8 @@ def enter(claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Fl
         written = yield Swap(found.record, verdict.new)
         if isinstance(written, Done):
             if verdict.takes_key:
-                return Execute(claim.id, claim.token, verdict.new.attempts, claim.lease_for)
+                new = verdict.new
+                return Execute(claim.id, claim.token, new.attempts, claim.lease_for, journal=new.outcome)
             found = Seen(verdict.new, found.now)
         elif not isinstance(written, Stale):
             raise TypeError(written)
@@ -87,7 +88,7 @@ def weigh(found: Seen, claim: Claim, asked: Asked, terms: Terms) -> Decision | S
     left = _left(record.lease_until, now)
     if record.state in IN_PROGRESS and record.token == claim.token and left:
         # Our first try's reply was lost. A lease that ended meanwhile is treated like anybody's: it lapses.
-        return Execute(claim.id, claim.token, record.attempts, left)
+        return Execute(claim.id, claim.token, record.attempts, left, journal=record.outcome)
     if record.state in FINAL and refusal(TABLE["claim_expired"], record, Facts(now)) is None:
         return Step(claimed(record, claim, now), takes_key=True)
     if not asked.same_request(record.fingerprint):

@@ -6,11 +6,12 @@ never guessed. Headers keep their order, duplicates, and the spelling of their n
     answer      0x10  status, number of headers, headers, length of the body, body
     tombstone   0x11  status, reason as UTF-8
     value       0x12  bytes
+    journal     0x13  what an operation without an outcome has done so far: see core.journal
 
     status      one byte, class * 32 + the last two digits where those are below 32; else a zero and two bytes
     header      one byte: 0 a literal name and value, 1 a content-length that is the body's true one, otherwise a line
                 of STATIC, which gives name and value, or the name alone with a value behind it
-    lengths     seven bits a byte, lowest first, the high bit on all bytes but the last
+    lengths     as in core.pieces
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from oncekey.core.journal import KIND as _JOURNAL
+from oncekey.core.journal import Journal, read_entries
+from oncekey.core.pieces import SMALL, length, read_length, read_text
 from oncekey.errors import RecordUnreadable
 
 Header = tuple[bytes, bytes]
@@ -98,7 +102,6 @@ STATIC: tuple[tuple[bytes, bytes | None], ...] = (
 
 _PAIRS = {line: bytes((code,)) for code, line in enumerate(STATIC, _FIRST_STATIC) if line[1] is not None}
 _NAMES = {name: bytes((code,)) for code, (name, value) in enumerate(STATIC, _FIRST_STATIC) if value is None}
-_LONGEST = 4 * 7
 _LENGTH_NAMES = (b"content-length", b"Content-Length")
 _MARKED_LENGTH = {name: bytes((_TRUE_LENGTH, spelling)) for spelling, name in enumerate(_LENGTH_NAMES)}
 
@@ -124,16 +127,16 @@ class Value(NamedTuple):
     data: bytes
 
 
-Outcome = Answer | Tombstone | Value
+Outcome = Answer | Tombstone | Value | Journal
 
 
 def pack(status: int, headers: Sequence[Header], body: bytes) -> bytes:
     """An answer as bytes."""
-    parts = [b"\x10", _status(status), _length(len(headers))]
+    parts = [b"\x10", _status(status), length(len(headers))]
     for header in headers:
         line = _PAIRS.get(header)
         parts.append(line if line is not None else _header(*header, len(body)))
-    parts.append(_length(len(body)))
+    parts.append(length(len(body)))
     parts.append(body)
     return b"".join(parts)
 
@@ -157,6 +160,8 @@ def unpack(data: bytes) -> Outcome:
         if kind == _TOMBSTONE:
             status, at = _read_status(data)
             return Tombstone(status, data[at:].decode())
+        if kind == _JOURNAL:
+            return read_entries(data)
     except (IndexError, ValueError) as damaged:
         raise RecordUnreadable(f"the stored outcome is damaged: {damaged}") from damaged
     if kind == _VALUE:
@@ -173,13 +178,13 @@ def _header(name: bytes, value: bytes, body_length: int) -> bytes:
         return marked
     code = _NAMES.get(name)
     if code is not None:
-        return code + _length(len(value)) + value
-    return b"\x00" + _length(len(name)) + name + _length(len(value)) + value
+        return code + length(len(value)) + value
+    return b"\x00" + length(len(name)) + name + length(len(value)) + value
 
 
 def _answer(data: bytes) -> Answer:
     status, at = _read_status(data)
-    count, at = _read_length(data, at)
+    count, at = read_length(data, at)
     headers: list[Header] = []
     lengths_at: list[tuple[int, bytes]] = []
     for number in range(count):
@@ -192,22 +197,22 @@ def _answer(data: bytes) -> Answer:
             continue
         name, value = STATIC[code - _FIRST_STATIC] if code else (None, None)
         if name is None:
-            name, at = _read_text(data, at)
+            name, at = read_text(data, at)
         if value is None:
-            value, at = _read_text(data, at)
+            value, at = read_text(data, at)
         headers.append((name, value))
-    length, at = _read_length(data, at)
-    if at + length != len(data):
-        raise ValueError(f"{len(data) - at} bytes of body where {length} were written")
+    size, at = read_length(data, at)
+    if at + size != len(data):
+        raise ValueError(f"{len(data) - at} bytes of body where {size} were written")
     for number, name in lengths_at:
-        headers[number] = (name, b"%d" % length)
+        headers[number] = (name, b"%d" % size)
     return Answer(status, tuple(headers), data[at:])
 
 
 def _status(status: int) -> bytes:
     family, last = divmod(status, 100)
     if last < 32 and 0 < family < 8:  # noqa: PLR2004 - five bits and three, see the top
-        return _SMALL[family << 5 | last]
+        return SMALL[family << 5 | last]
     return b"\x00" + status.to_bytes(2, "big")
 
 
@@ -216,42 +221,3 @@ def _read_status(data: bytes) -> tuple[int, int]:
     if code:
         return (code >> 5) * 100 + (code & 31), 2
     return data[2] << 8 | data[3], 4
-
-
-_SMALL = [bytes((number,)) for number in range(256)]
-
-
-def _length(number: int) -> bytes:
-    if number < 0x80:  # noqa: PLR2004 - seven bits, see the top
-        return _SMALL[number]
-    out = bytearray()
-    while number > 0x7F:  # noqa: PLR2004
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _read_length(data: bytes, at: int) -> tuple[int, int]:
-    byte = data[at]
-    at += 1
-    if byte < 0x80:  # noqa: PLR2004
-        return byte, at
-    number, shift = byte & 0x7F, 7
-    while True:
-        byte = data[at]
-        at += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:  # noqa: PLR2004
-            return number, at
-        shift += 7
-        if shift > _LONGEST:
-            raise ValueError("a length of more than four bytes")
-
-
-def _read_text(data: bytes, at: int) -> tuple[bytes, int]:
-    length, at = _read_length(data, at)
-    end = at + length
-    if end > len(data):
-        raise ValueError("it ends within a header")
-    return data[at:end], end

@@ -70,8 +70,8 @@ TABLE: dict[str, Row] = {
     for row in (
         Row("claim", (None,), S.CLAIMED, "request", (), "new token, version, lease, fingerprint"),
         Row("claim_expired", FINAL, S.CLAIMED, "request", (G.PAST_EXPIRY,), "new token, version+1, lease, fingerprint"),
-        Row("begin", (S.CLAIMED,), S.EXECUTING, "owner", (G.TOKEN, G.LEASE_ALIVE), "the latch"),
-        Row("renew", IN_PROGRESS, None, "owner", (G.TOKEN, G.LEASE_ALIVE, G.BELOW_CAP), "lease"),
+        Row("begin", (S.CLAIMED,), S.EXECUTING, "owner", (G.TOKEN, G.LEASE_ALIVE), "the latch, journal"),
+        Row("renew", IN_PROGRESS, None, "owner", (G.TOKEN, G.LEASE_ALIVE, G.BELOW_CAP), "lease, journal"),
         Row("complete", IN_PROGRESS, S.COMPLETED, "owner", (G.TOKEN,), "outcome, expires_at"),
         Row("late_truth", (S.UNKNOWN,), S.COMPLETED, "last owner", (G.TOKEN,), "outcome, expires_at"),
         Row("not_begun", (S.CLAIMED,), S.FAILED_RETRYABLE, "owner", (G.TOKEN,), "not before, expires_at"),
@@ -205,6 +205,7 @@ def claimed(old: Record | None, claim: Claim, now: int, *, another_attempt: bool
         claimed_at=now,
         lease_until=now + claim.lease_for,
         label=claim.label,
+        outcome=old.outcome if old and another_attempt else b"",
     )
 
 
@@ -224,8 +225,13 @@ def settled(record: Record, settlement: Settlement, now: int) -> Record | None:
         due_at=now + settlement.due_for if settlement.due_for is not None else None,
         expires_at=now + settlement.keep_for if settlement.keep_for is not None else None,
         note=settlement.note,
-        outcome=settlement.outcome,
+        outcome=settlement.outcome or _journal(record, settlement.target),
     )
+
+
+def _journal(record: Record, target: State) -> bytes:
+    """What stays in the place of the outcome: the journal, as long as there is no outcome."""
+    return record.outcome if target is not S.COMPLETED and record.state not in (S.COMPLETED, S.EXPIRED) else b""
 
 
 def renewed(record: Record, renewal: Renewal, now: int) -> Record | None:
@@ -234,11 +240,16 @@ def renewed(record: Record, renewal: Renewal, now: int) -> Record | None:
     if refusal(TABLE["renew"], record, facts) is not None:
         return None
     state = S.EXECUTING if renewal.begin else record.state
-    return replace(record, state=state, version=record.version + 1, lease_until=now + renewal.lease_for)
+    outcome = record.outcome if renewal.outcome is None else renewal.outcome
+    until = now + renewal.lease_for
+    return replace(record, state=state, version=record.version + 1, lease_until=until, outcome=outcome)
 
 
 class Aftermath(NamedTuple):
-    """What a lapse, a reconciler or an operator leaves behind: due time, retention, reason and outcome."""
+    """What a lapse, a reconciler or an operator leaves behind: due time, retention, reason and outcome.
+
+    Without an outcome the journal stays, unless the record is completed by it.
+    """
 
     due_for: int | None = None
     keep_for: int | None = None
@@ -261,7 +272,7 @@ def moved(name: str, record: Record, facts: Facts, after: Aftermath) -> Record |
         due_at=facts.now + after.due_for if after.due_for is not None else None,
         expires_at=facts.now + after.keep_for if after.keep_for is not None else None,
         note=after.note,
-        outcome=after.outcome,
+        outcome=after.outcome or _journal(record, row.target),
     )
 
 

@@ -47,8 +47,9 @@ SHORTEST_WAIT = 1
 def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: str = "") -> Reply:
     """The stored answer with the dialect's marker, nothing re-encoded; or that it was not kept."""
     if not isinstance(outcome, Answer):
-        if isinstance(outcome, Value):
-            raise RecordUnreadable("the record holds a function's result and no answer of HTTP")
+        if not isinstance(outcome, Tombstone):
+            found = "a function's result" if isinstance(outcome, Value) else "the journal of an unfinished operation"
+            raise RecordUnreadable(f"the record holds {found} and no answer of HTTP")
         return _not_kept(dialect, outcome, key, ref)
     status, stored, body = outcome
     headers = list(stored)

@@ -8,8 +8,10 @@ Hot verbs take a sequence and answer in its order. One bad item must not fail it
   our own success). Must be one round trip when nothing stands there, and one when a completed record does.
 * `settle`: rows complete, late_truth, not_begun, no_effect, ambiguous of the table: by token and state, whatever the
   lease. A repeat with the same token and target is Done. Everything else is Stale with what stands there.
-  If somebody waits for the record (`waited`), its listeners are told.
-* `renew`: rows renew and begin: token, lease alive, younger than the cap.
+  If somebody waits for the record (`waited`), its listeners are told. An empty outcome replaces what stands there only
+  when the target is COMPLETED: the other ends keep the journal (core.journal).
+* `renew`: rows renew and begin: token, lease alive, younger than the cap. An outcome that is not None, the journal, is
+  written with it.
 Rare verbs take one item.
 * `swap`: compare-and-set on version, token and expires_at of the record that was seen, all three: a key that was purged
   and claimed again has another life, whose versions start anew. Done or Stale; Stale(None) where no record is.

@@ -30,6 +30,12 @@ def blobs(values: Sequence[bytes]) -> bytes:
     return _array(BYTEA_OID, len(values), [size(len(value)) + value for value in values])
 
 
+def blobs_or_none(values: Sequence[bytes | None]) -> bytes:
+    """A bytea[], in which None is NULL."""
+    size = _LENGTH.pack
+    return _array(BYTEA_OID, len(values), [_NULL if value is None else size(len(value)) + value for value in values])
+
+
 def texts(values: Sequence[str]) -> bytes:
     """A text[]."""
     encoded = [value.encode() for value in values]

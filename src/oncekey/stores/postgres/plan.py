@@ -16,7 +16,7 @@ from oncekey.errors import RecordUnreadable, StoreUnavailable
 from oncekey.stores.contract import Finding
 from oncekey.stores.planned import Steps
 from oncekey.stores.postgres import checks
-from oncekey.stores.postgres.binary import blobs, flag, flags, integer, long, longs, small, smalls, text
+from oncekey.stores.postgres.binary import blobs, blobs_or_none, flag, flags, integer, long, longs, small, smalls, text
 from oncekey.stores.postgres.options import Options
 from oncekey.stores.postgres.statements import LISTED, Ask, Migration, Statement
 
@@ -150,6 +150,7 @@ class PostgresPlan:
                 longs([r.lease_for for r in ordered]),
                 longs([r.cap_for for r in ordered]),
                 flags([r.begin for r in ordered]),
+                blobs_or_none([r.outcome for r in ordered]),
             )
         ]
         if len(rows) == len(many):

@@ -24,11 +24,13 @@ FROM (SELECT) AS once LEFT JOIN {table} AS r ON r.id = ANY($1::bytea[]) AND (r.t
 
 
 -- name: settle (prepared)
--- Record outcomes by token and state, whatever the lease; tell the listeners of records on which somebody waits.
+-- Record outcomes by token and state, whatever the lease; what is not completed keeps its journal. Tell the listeners of
+-- records on which somebody waits.
 WITH settled AS (
     UPDATE {table} AS r
     SET state = a.target, version = r.version + 1, lease_until = NULL, due_at = {now} + a.due_for,
-        expires_at = {now} + a.keep_for, note = a.note, outcome = a.outcome
+        expires_at = {now} + a.keep_for, note = a.note,
+        outcome = CASE WHEN a.outcome = '' AND a.target <> {completed} THEN r.outcome ELSE a.outcome END
     FROM unnest($1::bytea[], $2::bytea[], $3::int2[], $4::int8[], $5::int8[], $6::bytea[], $7::bytea[])
          AS a(id, token, target, keep_for, due_for, note, outcome)
     WHERE r.id = a.id AND r.token = a.token AND (r.state, a.target) IN ({settling})
@@ -38,10 +40,12 @@ SELECT id, CASE WHEN waited THEN pg_notify($8::text, encode(id, 'hex')) END FROM
 
 
 -- name: renew (prepared)
--- Prolong living leases by token; begin sets the latch in the same write.
+-- Prolong living leases by token; begin sets the latch and a journal is kept, in the same write.
 UPDATE {table} AS r
-SET state = CASE WHEN a.begin THEN {executing} ELSE r.state END, version = r.version + 1, lease_until = {now} + a.lease_for
-FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::bool[]) AS a(id, token, lease_for, cap_for, begin)
+SET state = CASE WHEN a.begin THEN {executing} ELSE r.state END, version = r.version + 1, lease_until = {now} + a.lease_for,
+    outcome = coalesce(a.outcome, r.outcome)
+FROM unnest($1::bytea[], $2::bytea[], $3::int8[], $4::int8[], $5::bool[], $6::bytea[])
+     AS a(id, token, lease_for, cap_for, begin, outcome)
 WHERE r.id = a.id AND r.token = a.token AND r.state IN ({in_progress})
       AND r.lease_until > {now} AND {now} - r.claimed_at < a.cap_for
 RETURNING r.id

@@ -33,6 +33,8 @@ OPEN, COMPLETED, EXPIRED = 1, 2, 3
 HEAD = Struct(">BBI6s6sBBH4s6s6s16sHHHHHI")
 SETTLEMENT = Struct(">16sB6s6sH")
 RENEWAL = Struct(">16s6s6sB")
+# What a renewal wishes beside the lease, in its last byte: to begin is 1, and a journal behind it is
+JOURNAL = 2
 # What scripts answer: DONE for what they wrote, else a card: when the server deletes the key, then the record.
 WRITTEN = 1
 CARD = 6
@@ -91,7 +93,8 @@ def encode_settlement(settlement: Settlement) -> bytes:
 def encode_renewal(renewal: Renewal) -> bytes:
     """What the script `renew` reads."""
     lease_for, cap_for = renewal.lease_for.to_bytes(6, "big"), _lasting(renewal.cap_for)
-    return RENEWAL.pack(renewal.token, lease_for, cap_for, renewal.begin)
+    wishes = renewal.begin | (JOURNAL if renewal.outcome is not None else 0)
+    return RENEWAL.pack(renewal.token, lease_for, cap_for, wishes) + (renewal.outcome or b"")
 
 
 def encode(record: Record) -> bytes:

@@ -156,8 +156,7 @@ class SqlitePlan:
     def renew(self, many: Sequence[Renewal]) -> Steps[list[Written]]:
         """One guarded update, which names the records that it changed."""
         now = yield Phase.WRITE
-        values = [(item.id, item.token, after(now, item.lease_for), item.cap_for, item.begin, now) for item in many]
-        renewed = {id_ for (id_,) in (yield from _rows("renew", values))}
+        renewed = {id_ for (id_,) in (yield from _rows("renew", [_renewing(item, now) for item in many]))}
         lost = [item.id for item in many if item.id not in renewed]
         stands = yield from _find(lost)
         return [DONE if item.id in renewed else _stale(stands.get(item.id), now) for item in many]
@@ -290,6 +289,11 @@ def _settling(item: Settlement, now: int) -> tuple[Any, ...]:
     id_, token, target, outcome, keep_for, due_for, note = item
     due, expires = after(now, due_for), after(now, keep_for)
     return (id_, token, target, SOURCES[target], due, expires, text(note)[:NOTE_LIMIT], outcome)
+
+
+def _renewing(item: Renewal, now: int) -> tuple[Any, ...]:
+    id_, token, lease_for, cap_for, begin, outcome = item
+    return (id_, token, after(now, lease_for), cap_for, begin, now, outcome)
 
 
 def _settled(item: Settlement, record: Record | None, now: int) -> Written:

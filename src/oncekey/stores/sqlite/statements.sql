@@ -21,18 +21,20 @@ ON CONFLICT (id) DO NOTHING
 SELECT id FROM oncekey_record INDEXED BY oncekey_waited WHERE waited = 1 AND state IN (1, 2, 5) AND id IN (?, ...)
 
 -- name: settle
--- Record how the work ended. id, token, target, the states it may come from as bits, due_at, expires_at, note, outcome.
+-- Record how the work ended; what is not completed keeps its journal. id, token, target, the states it may come from as bits, due_at, expires_at, note, outcome.
 UPDATE oncekey_record
 SET state = s.column3, version = version + 1, lease_until = NULL, due_at = s.column5, expires_at = s.column6,
-    note = s.column7, outcome = s.column8
+    note = s.column7, outcome = CASE WHEN s.column8 = x'' AND s.column3 <> 3 THEN outcome ELSE s.column8 END
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?), ...) AS s
 WHERE oncekey_record.id = s.column1 AND token = s.column2 AND token <> x'' AND (s.column4 >> state) & 1 AND format = 1
 
 -- name: renew
--- Prolong living leases; with begin, set the latch. id, token, lease_until, cap_for, begin, now.
+-- Prolong living leases; with begin, set the latch; with a journal, keep it. id, token, lease_until, cap_for, begin, now,
+-- journal (NULL: none).
 UPDATE oncekey_record
-SET state = CASE WHEN r.column5 THEN 2 ELSE state END, version = version + 1, lease_until = r.column3
-FROM (VALUES (?, ?, ?, ?, ?, ?), ...) AS r
+SET state = CASE WHEN r.column5 THEN 2 ELSE state END, version = version + 1, lease_until = r.column3,
+    outcome = coalesce(r.column7, outcome)
+FROM (VALUES (?, ?, ?, ?, ?, ?, ?), ...) AS r
 WHERE oncekey_record.id = r.column1 AND token = r.column2 AND token <> x'' AND state IN (1, 2)
     AND lease_until > r.column6 AND r.column6 - claimed_at < r.column4 AND format = 1
 RETURNING id

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oncekey.testing.scenarios import claiming, contention, leases, listing, retention, settling, swapping
+from oncekey.testing.scenarios import claiming, contention, journals, leases, listing, retention, settling, swapping
 from oncekey.testing.scenarios.registry import SCENARIOS, Scenario
 
-ROOMS = (claiming, leases, settling, swapping, retention, listing, contention)
+ROOMS = (claiming, leases, journals, settling, swapping, retention, listing, contention)
 
 __all__ = ["ROOMS", "SCENARIOS", "Scenario"]

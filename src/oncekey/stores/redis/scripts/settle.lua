@@ -40,8 +40,12 @@ local function completed(old, due_at, note, outcome)
     .. sub(old, 69, 68 + size) .. note .. outcome
 end
 
+-- Without an outcome of its own an end that is none keeps what stands there: the journal.
 local function ended(old, target, due_at, expires_at, note, outcome)
-  local fingerprint, scope, endpoint, key = unpack('>I2I2I2I2', old, 55)
+  local fingerprint, scope, endpoint, key, noted = unpack('>I2I2I2I2I2', old, 55)
+  if outcome == '' then
+    outcome = sub(old, 69 + fingerprint + scope + endpoint + key + noted)
+  end
   return string.char(OPEN, target) .. pack('>I4', unpack('>I4', old, 3) + 1) .. NO_TIME .. sub(old, 13, 26)
     .. pack('>I6I6', due_at, expires_at) .. sub(old, 39, 62) .. pack('>I2I4', #note, #outcome)
     .. sub(old, 69, 68 + fingerprint + scope + endpoint + key) .. note .. outcome
