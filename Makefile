@@ -36,8 +36,11 @@ format: env  ## format the code and mend what lint can mend
 	.venv/bin/ruff format $(PYTHON_DIRS)
 	.venv/bin/ruff check --fix $(PYTHON_DIRS)
 
-bench: env  ## measure against naive code, side by side (BENCH_ARGS passes through)
-	@if [ -f bench/quick.py ]; then .venv/bin/python bench/quick.py $(BENCH_ARGS); else echo "There is no bench/quick.py yet: nothing to measure."; fi
+bench:  ## measure beside naive code and beside the peers (BENCH_ARGS="redis --quick")
+	@tools/provision servers
+	@tools/venv .venv-bench requirements/bench.txt
+	@tools/venv .venv-peers requirements/bench-peers.txt
+	@.venv-bench/bin/python -m bench $(BENCH_ARGS)
 
 docs: env  ## run every example of the docs as a test
 	@if [ -d tests/docs ]; then .venv/bin/python -m pytest tests/docs $(PYTEST_ARGS); else echo "There is no tests/docs yet: no examples to run."; fi
@@ -46,7 +49,7 @@ lock: env  ## resolve the newest allowed packages and write their hashes (then r
 	@tools/lock
 
 clean:  ## remove what these commands made
-	rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-demo .venv-bench .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find src tests bench docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 env:

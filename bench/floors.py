@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
+
+from bench.traffic import Count, starlette
 
 KEEP_FOR = 86_400
+CONNECTIONS = 256  # redis-py's own limit of 100 is an error for the 101st request at once
+
+
+class Running(NamedTuple):
+    """A candidate at work: its application, how to end it, and how many round trips it made, if it can say."""
+
+    app: Any
+    close: Callable[[], Awaitable[None]] | None = None
+    trips: Callable[[], dict[str, int]] | None = None
 
 
 def key_of(scope: Any) -> bytes:
@@ -16,6 +28,8 @@ def key_of(scope: Any) -> bytes:
 
 class Floor:
     """Claim, run, store; or give the stored messages again. A floor answers `claim` and `settle` in its own way."""
+
+    replaying = False
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -68,8 +82,7 @@ class RedisFloor(Floor):
     async def open(self) -> None:
         import redis.asyncio
 
-        self.redis = redis.asyncio.from_url(self.url)
-        self.replaying = False
+        self.redis = redis.asyncio.from_url(self.url, max_connections=CONNECTIONS)
 
     async def claim(self, key: bytes) -> bytes | None:
         if self.replaying:
@@ -155,3 +168,17 @@ class SqliteFloor(Floor):
     async def close(self) -> None:
         await self._do(self.db.close)
         self.thread.shutdown()
+
+
+FLOORS = {"redis": RedisFloor, "postgres": PostgresFloor, "sqlite": SqliteFloor}
+
+
+async def floor(store: str, url: str, count: Count) -> Running:
+    app = starlette(count)
+    made: Floor = MemoryFloor(app) if store == "memory" else FLOORS[store](app, url.removeprefix("sqlite:///"))
+    await made.open()
+    return Running(made, made.close)
+
+
+async def bare(store: str, url: str, count: Count) -> Running:
+    return Running(starlette(count))
