@@ -146,7 +146,7 @@ BAD_TREES: list[tuple[Check, dict[str, str], list[str]]] = [
     (
         checks.strangers,
         {"engine/a.py": "from psycopg.rows import dict_row\n", "stores/postgres/wire.py": "import psycopg\n"},
-        ["engine/a.py:1 imports psycopg.rows: psycopg may be imported in ('stores/postgres',) only"],
+        ["engine/a.py:1 imports psycopg.rows: psycopg may be imported in ('stores/postgres', 'effects/') only"],
     ),
     (
         checks.strangers,

@@ -34,6 +34,7 @@ if _typing.TYPE_CHECKING:
         UnsafeStore,
     )
     from oncekey.http.scope import SHARED, by, by_header
+    from oncekey.once import OnceKey
 
 _ERRORS = "oncekey.errors"
 _HOMES = {
@@ -47,6 +48,7 @@ _HOMES = {
     "LeaseLost": _ERRORS,
     "MissingExtra": _ERRORS,
     "NotExecuted": _ERRORS,
+    "OnceKey": "oncekey.once",
     "OnceKeyError": _ERRORS,
     "OnceKeyMiddleware": "oncekey.adapters.asgi",
     "OnceKeyWSGI": "oncekey.adapters.wsgi",
@@ -76,6 +78,7 @@ __all__ = [
     "LeaseLost",
     "MissingExtra",
     "NotExecuted",
+    "OnceKey",
     "OnceKeyError",
     "OnceKeyMiddleware",
     "OnceKeyWSGI",

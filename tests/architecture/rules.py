@@ -24,13 +24,13 @@ FLOORS: tuple[frozenset[str], ...] = (
     frozenset({"core"}),
     frozenset({"stores"}),
     frozenset({"engine", "http", "operations", "effects", "reconcile", "client", "telemetry"}),
-    frozenset({"adapters", "cli", "console", "demo", "__main__"}),
+    frozenset({"adapters", "cli", "console", "demo", "once", "__main__"}),
     frozenset({"__init__"}),  # the public names, from wherever they live
 )
 
 # The shipped test tools stand beside the floors: they use everything but the skins, and only users import them.
 TESTING = "testing"
-TESTING_AVOIDS = frozenset({"adapters", "cli", "console", "demo", "__main__", "__init__"})
+TESTING_AVOIDS = frozenset({"adapters", "cli", "console", "demo", "once", "__main__", "__init__"})
 
 # ---- imports -----------------------------------------------------------------------------------------------------
 
@@ -48,8 +48,8 @@ CODECS = ("engine/sealing",)
 # Third-party package -> the only places (path prefixes in src/oncekey) that may import it.
 HOMES: dict[str, tuple[str, ...]] = {
     "orjson": ("",),
-    "psycopg": ("stores/postgres",),
-    "psycopg_pool": ("stores/postgres",),
+    "psycopg": ("stores/postgres", "effects/"),  # effects run on the caller's own connection
+    "psycopg_pool": ("stores/postgres", "effects/"),
     "redis": ("stores/redis",),
     "hiredis": ("stores/redis",),
     "rich": ("cli/", "demo/"),

@@ -1,0 +1,72 @@
+"""What every kind of connection can do for us, written once for threads and asyncio.
+
+A Link's methods are generators: they yield whatever their library returns, a value under threads and an awaitable under
+asyncio, and are sent the value. `drive` and `drive_async` run them. So there is one text for both colours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+T = TypeVar("T")
+Flow = Generator[Any, Any, T]
+Database = Literal["postgresql", "sqlite"]
+PLACE = re.compile(r"\$(\d+)")
+
+
+class Answer(NamedTuple):
+    """What a statement gave: its rows, and how many it touched."""
+
+    rows: list[tuple[Any, ...]]
+    changed: int
+
+
+class Link(Protocol):
+    """A caller's connection. `begin` joins a transaction that is open already, by a savepoint."""
+
+    database: Database
+    awaited: bool
+    joined: bool
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+        """Run one statement, its values bound at $1, $2 and so on."""
+        ...
+
+    def begin(self) -> Flow[None]:
+        """Open a transaction, or a savepoint in the one that is open."""
+        ...
+
+    def commit(self) -> Flow[None]:
+        """End what `begin` began, and keep it."""
+        ...
+
+    def rollback(self) -> Flow[None]:
+        """End what `begin` began, and undo it."""
+        ...
+
+
+def drive(flow: Flow[T]) -> T:
+    """Run a flow under threads: what it yields is the answer already."""
+    try:
+        answer = next(flow)
+        while True:
+            answer = flow.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def drive_async(flow: Flow[T]) -> T:
+    """Run a flow under asyncio: await what it yields; what is raised there is raised in the flow."""
+    try:
+        awaited = next(flow)
+        while True:
+            try:
+                answer = await awaited
+            except BaseException as error:  # noqa: BLE001 - the flow decides; a cancellation must reach it too
+                awaited = flow.throw(error)
+            else:
+                awaited = flow.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]

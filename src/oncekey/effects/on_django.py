@@ -1,0 +1,73 @@
+"""Django's connections: `django.db.connection`, or `connections["alias"]`. Transactions are those of `atomic`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import connections as by_alias
+from django.db import transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import ConnectionProxy
+
+from oncekey.effects import connections
+from oncekey.effects.link import PLACE, Answer, Database, Flow, Link
+from oncekey.errors import ConfigurationError
+
+DATABASES: dict[str, Database] = {"postgresql": "postgresql", "sqlite": "sqlite"}
+
+
+class DjangoLink:
+    """The connection of this thread under one alias."""
+
+    awaited = False
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+        self.joined = False
+        vendor = by_alias[alias].vendor
+        if vendor not in DATABASES:
+            raise ConfigurationError(f"transactions work on {' and '.join(DATABASES)} today, and {alias!r} is {vendor}")
+        self.database = DATABASES[vendor]
+        self._block: Any = None
+
+    @property
+    def wrapper(self) -> Any:
+        """The connection, which belongs to a thread."""
+        return by_alias[self.alias]
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+        """Run one statement; a driver that we do not know is spoken to through Django's cursor."""
+        self.wrapper.ensure_connection()
+        driver = connections.found(self.wrapper.connection)
+        if driver is not None:
+            return (yield from driver.execute(sql, values))
+        order = [int(found[1]) - 1 for found in PLACE.finditer(sql)]
+        with self.wrapper.cursor() as cursor:
+            cursor.execute(PLACE.sub("%s", sql.replace("%", "%%")), [values[place] for place in order])
+            rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+            return Answer(rows, cursor.rowcount)
+
+    def begin(self) -> Flow[None]:
+        """Enter `atomic`."""
+        yield
+        self.joined = self.wrapper.in_atomic_block
+        self._block = transaction.atomic(using=self.alias)
+        self._block.__enter__()
+
+    def commit(self) -> Flow[None]:
+        """Leave `atomic`. Code inside may have asked for a rollback, and then that is what it does."""
+        yield
+        self._block.__exit__(None, None, None)
+
+    def rollback(self) -> Flow[None]:
+        """Leave `atomic` by an error."""
+        yield
+        self._block.__exit__(RuntimeError, RuntimeError("undone by OnceKey"), None)
+
+
+def link(connection: object) -> Link | None:
+    """A Link, if it is one of Django's connections."""
+    if isinstance(connection, ConnectionProxy | BaseDatabaseWrapper):
+        return DjangoLink(connection.alias)
+    return None

@@ -1,0 +1,87 @@
+"""SQLAlchemy 2: Session, AsyncSession, scoped sessions, Connection and AsyncConnection.
+
+Statements go to the driver's own connection where that is one that we know, and through SQLAlchemy where it is not
+(asyncpg, psycopg2). Transactions are always SQLAlchemy's, so that a session knows what became of its objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session
+
+from oncekey.effects import connections
+from oncekey.effects.link import PLACE, Answer, Database, Flow, Link
+from oncekey.errors import ConfigurationError
+
+DATABASES: dict[str, Database] = {"postgresql": "postgresql", "sqlite": "sqlite"}
+
+
+class SqlalchemyLink:
+    """A session or a connection; both have begin, begin_nested, in_transaction and execute."""
+
+    def __init__(self, owner: Any, *, awaited: bool) -> None:
+        self.owner = owner
+        self.awaited = awaited
+        self.joined = False
+        self.database = _database(owner)
+        self._block: Any = None
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+        """Run one statement in the owner's transaction, which SQLAlchemy begins if there is none."""
+        driver = yield from self._driver()
+        if driver is not None:
+            answer: Answer = yield from driver.execute(sql, values)
+            return answer
+        named = {f"p{number}": value for number, value in enumerate(values, 1)}
+        result = yield self.owner.execute(text(PLACE.sub(r":p\1", sql)), named)
+        rows = [tuple(row) for row in result.fetchall()] if result.returns_rows else []
+        return Answer(rows, result.rowcount)
+
+    def begin(self) -> Flow[None]:
+        """SQLAlchemy's transaction, or a savepoint in the one that has begun."""
+        self.joined = self.owner.in_transaction()
+        self._block = yield self.owner.begin_nested() if self.joined else self.owner.begin()
+        if self.database == "sqlite" and not self.joined:
+            yield from self._take_write_lock()
+
+    def _take_write_lock(self) -> Flow[None]:
+        # The driver would begin at the first write, when a read may already have made that impossible.
+        driver = yield from self._driver()
+        if driver is not None and not driver.connection.in_transaction:
+            yield from driver.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> Flow[None]:
+        """Keep it."""
+        yield self._block.commit()
+
+    def rollback(self) -> Flow[None]:
+        """Undo it."""
+        yield self._block.rollback()
+
+    def _driver(self) -> Flow[Any]:
+        connection = self.owner
+        if isinstance(connection, Session | AsyncSession):
+            connection = yield connection.connection()
+        raw = (yield connection.get_raw_connection()) if self.awaited else connection.connection
+        return connections.found(raw.driver_connection)
+
+
+def _database(owner: Any) -> Database:
+    bind = owner.get_bind() if isinstance(owner, Session | AsyncSession) else owner
+    name = bind.dialect.name
+    if name not in DATABASES:
+        raise ConfigurationError(f"transactions work on {' and '.join(DATABASES)} today, and this is {name}")
+    return DATABASES[name]
+
+
+def link(connection: object) -> Link | None:
+    """A Link, if it is SQLAlchemy's."""
+    if isinstance(connection, scoped_session | async_scoped_session):
+        connection = connection()
+    if isinstance(connection, AsyncSession | AsyncConnection):
+        return SqlalchemyLink(connection, awaited=True)
+    return SqlalchemyLink(connection, awaited=False) if isinstance(connection, Session | Connection) else None

@@ -1,0 +1,62 @@
+"""sqlite3's connections, and aiosqlite's, which are the same behind a thread of their own."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from oncekey.effects.link import PLACE, Answer, Database, Flow
+
+SAVEPOINT = "oncekey_joined"
+
+
+class SqliteLink:
+    """A connection of sqlite3 or aiosqlite."""
+
+    database: Database = "sqlite"
+
+    def __init__(self, connection: Any, *, awaited: bool) -> None:
+        self.connection = connection
+        self.awaited = awaited
+        self.joined = False
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+        """Run one statement. SQLite's own row factory is left aside: rows are tuples."""
+        cursor = yield self.connection.cursor()
+        cursor.row_factory = None
+        yield cursor.execute(PLACE.sub(r"?\1", sql), tuple(values))
+        rows = [tuple(row) for row in (yield cursor.fetchall())] if cursor.description else []
+        count = cursor.rowcount
+        yield cursor.close()
+        return Answer(rows, count)
+
+    def begin(self) -> Flow[None]:
+        """Take the write lock at once, for a read that turns into a write is refused without waiting."""
+        self.joined = self.connection.in_transaction
+        yield from self.execute(f"SAVEPOINT {SAVEPOINT}" if self.joined else "BEGIN IMMEDIATE")
+
+    def commit(self) -> Flow[None]:
+        """Keep it."""
+        yield from self.execute(f"RELEASE {SAVEPOINT}" if self.joined else "COMMIT")
+
+    def rollback(self) -> Flow[None]:
+        """Undo it, if there is still something open."""
+        if not self.connection.in_transaction:
+            return
+        if self.joined:
+            yield from self.execute(f"ROLLBACK TO {SAVEPOINT}")
+            yield from self.execute(f"RELEASE {SAVEPOINT}")
+        else:
+            yield from self.execute("ROLLBACK")
+
+
+def link(connection: object) -> SqliteLink | None:
+    """A Link, if it is one of these connections."""
+    if isinstance(connection, sqlite3.Connection):
+        return SqliteLink(connection, awaited=False)
+    aiosqlite = sys.modules.get("aiosqlite")
+    if aiosqlite is not None and isinstance(connection, aiosqlite.Connection):
+        return SqliteLink(connection, awaited=True)
+    return None

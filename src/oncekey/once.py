@@ -1,0 +1,77 @@
+"""One installation of OnceKey in a program: where records are, whose keys they are, and how retries are treated.
+
+    once = OnceKey("postgresql://...", scope=by_header("Authorization"), policy=Policy(lease_for=30))
+
+What it can do hangs on it; each part is loaded when it is first used, and nothing is contacted before that.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from oncekey.core.policy import Policy
+from oncekey.engine.tuning import Tuning
+from oncekey.errors import ConfigurationError
+from oncekey.http import scope as scopes
+
+if TYPE_CHECKING:
+    from oncekey.engine.aio import AsyncEngine
+    from oncekey.engine.events import Sink
+    from oncekey.engine.threaded import Engine
+    from oncekey.http.scope import Scope
+
+
+class OnceKey:
+    """`store` is a URL. `choices` are those of `oncekey.http.gate.Gate`: dialect, paths, sealer and so on."""
+
+    def __init__(
+        self,
+        store: str,
+        *,
+        scope: Scope | None = None,
+        policy: Policy | None = None,
+        sinks: tuple[Sink, ...] = (),
+        **choices: Any,
+    ) -> None:
+        if not isinstance(store, str):
+            raise ConfigurationError(f"store={store!r} is no address: write a URL, such as 'sqlite:///oncekey.db'")
+        self.store = store
+        self.scope = scopes.required(scope)
+        self.policy = policy or Policy()
+        self.sinks = sinks
+        self.choices = choices
+        self.tuning = Tuning(store_for=self.policy.store_for, waiting=self.policy.waiting)
+        self._engine: Engine | None = None
+        self._async_engine: AsyncEngine | None = None
+        self._making = threading.Lock()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine for threads, made at its first use."""
+        with self._making:
+            if self._engine is None:
+                from oncekey.engine.threaded import Engine  # noqa: PLC0415 - a program of one colour loads one engine
+
+                self._engine = Engine(self.store, self.tuning, self.sinks)
+            return self._engine
+
+    @property
+    def async_engine(self) -> AsyncEngine:
+        """The engine for asyncio, made at its first use."""
+        with self._making:
+            if self._async_engine is None:
+                from oncekey.engine.aio import AsyncEngine  # noqa: PLC0415 - as above
+
+                self._async_engine = AsyncEngine(self.store, self.tuning, self.sinks)
+            return self._async_engine
+
+    def close(self) -> None:
+        """Let go of the store, under threads."""
+        if self._engine is not None:
+            self._engine.close()
+
+    async def aclose(self) -> None:
+        """Let go of the store, under asyncio."""
+        if self._async_engine is not None:
+            await self._async_engine.close()
