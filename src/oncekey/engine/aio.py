@@ -98,10 +98,8 @@ class AsyncEngine:
     async def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
         flow = flows.enter(claim, asked, terms, late=late)
         check_not_released(self.keeper, claim)
-        if self._direct is not None:
-            return drive(flow, self._direct)
         try:
-            return await drive_async(flow, self._batched)
+            return drive(flow, self._direct) if self._direct is not None else await drive_async(flow, self._batched)
         except BaseException as error:
             if isinstance(error, StoreError):
                 self.said.say(events.STORE_ERROR, claim.id, str(error))
