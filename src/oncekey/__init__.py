@@ -12,10 +12,12 @@ if _typing.TYPE_CHECKING:
     from oncekey.adapters.asgi import OnceKeyMiddleware
     from oncekey.adapters.wsgi import OnceKeyWSGI
     from oncekey.core.policy import Policy
+    from oncekey.effects.inbox import AsyncInbox, Inbox
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.threaded import Engine
     from oncekey.errors import (
         BadKey,
+        BadMessage,
         BodyIncomplete,
         BodyTooLarge,
         ConfigurationError,
@@ -27,6 +29,7 @@ if _typing.TYPE_CHECKING:
         OutcomeUnknown,
         RecordForged,
         RecordUnreadable,
+        RedeliverLater,
         RequestRefused,
         SchemaMissing,
         StoreError,
@@ -37,13 +40,17 @@ if _typing.TYPE_CHECKING:
     from oncekey.once import OnceKey
 
 _ERRORS = "oncekey.errors"
+_INBOX = "oncekey.effects.inbox"
 _HOMES = {
     "AsyncEngine": "oncekey.engine.aio",
+    "AsyncInbox": _INBOX,
     "BadKey": _ERRORS,
+    "BadMessage": _ERRORS,
     "BodyIncomplete": _ERRORS,
     "BodyTooLarge": _ERRORS,
     "ConfigurationError": _ERRORS,
     "Engine": "oncekey.engine.threaded",
+    "Inbox": _INBOX,
     "JournalFull": _ERRORS,
     "LeaseLost": _ERRORS,
     "MissingExtra": _ERRORS,
@@ -56,6 +63,7 @@ _HOMES = {
     "Policy": "oncekey.core.policy",
     "RecordForged": _ERRORS,
     "RecordUnreadable": _ERRORS,
+    "RedeliverLater": _ERRORS,
     "RequestRefused": _ERRORS,
     "SHARED": "oncekey.http.scope",
     "SchemaMissing": _ERRORS,
@@ -69,11 +77,14 @@ _HOMES = {
 __all__ = [
     "SHARED",
     "AsyncEngine",
+    "AsyncInbox",
     "BadKey",
+    "BadMessage",
     "BodyIncomplete",
     "BodyTooLarge",
     "ConfigurationError",
     "Engine",
+    "Inbox",
     "JournalFull",
     "LeaseLost",
     "MissingExtra",
@@ -86,6 +97,7 @@ __all__ = [
     "Policy",
     "RecordForged",
     "RecordUnreadable",
+    "RedeliverLater",
     "RequestRefused",
     "SchemaMissing",
     "StoreError",

@@ -13,6 +13,8 @@
     │   ├── StoreUnavailable    unreachable, refused, out of time or out of memory
     │   ├── RecordUnreadable    a record of an unknown version, or damaged
     │   └── RecordForged        a record that does not belong to its key, or fails authentication
+    ├── BadMessage              no retry can help this message: it is parked
+    ├── RedeliverLater          the message cannot be handled now: leave it unacknowledged
     ├── LeaseLost               the lease ended, or another owner holds the record
     ├── JournalFull             the calls and results of one operation are more than its record keeps
     └── outcome signals, raised by a handler to say what it knows
@@ -97,6 +99,22 @@ class RecordUnreadable(StoreError):
 
 class RecordForged(StoreError):
     """A record that does not belong to its key, or fails authentication. It is never executed over."""
+
+
+class BadMessage(OnceKeyError):
+    """No retry can help this message: it is parked. A handler may raise it too."""
+
+    status = 400
+
+
+class RedeliverLater(OnceKeyError):
+    """The message cannot be handled now: leave it unacknowledged, and it will come again."""
+
+    status = 503
+
+    def __init__(self, reason: str, after: float) -> None:
+        super().__init__(reason)
+        self.after = after
 
 
 class LeaseLost(OnceKeyError):

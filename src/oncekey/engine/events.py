@@ -37,6 +37,10 @@ SETTLE_OWED = "settle_owed"
 STORE_ERROR = "store_error"
 HELD = "held"
 PURGED = "purged"
+MESSAGE_DONE = "message_done"
+MESSAGE_DUPLICATE = "message_duplicate"
+MESSAGE_LATER = "message_later"
+MESSAGE_PARKED = "message_parked"
 
 NAMES = (
     CREATED,
@@ -55,6 +59,10 @@ NAMES = (
     STORE_ERROR,
     HELD,
     PURGED,
+    MESSAGE_DONE,
+    MESSAGE_DUPLICATE,
+    MESSAGE_LATER,
+    MESSAGE_PARKED,
 )
 
 

@@ -16,6 +16,7 @@ class Metric(NamedTuple):
 
 _RESERVE = "api.idempotency.reserve"
 _SETTLE = "api.idempotency.settle"
+_INBOX = "api.idempotency.inbox"
 
 # What no event of the engine tells: the work of sweepers, purges and reconcilers.
 ZOMBIE = Metric("api.idempotency.zombie_key.count", "leases that ended while their work was running")
@@ -41,6 +42,10 @@ BY_EVENT: dict[str, Metric] = {
     events.SETTLE_OWED: Metric(f"{_SETTLE}.owed.count", "outcomes that the store could not take at once"),
     events.HELD: Metric("api.idempotency.wait.held.count", "duplicates that were held for the first answer"),
     events.PURGED: PRUNED,
+    events.MESSAGE_DONE: Metric(f"{_INBOX}.done.count", "messages handled"),
+    events.MESSAGE_DUPLICATE: Metric(f"{_INBOX}.duplicate.count", "messages that had been handled before"),
+    events.MESSAGE_LATER: Metric(f"{_INBOX}.later.count", "messages left to come again, most after a failure"),
+    events.MESSAGE_PARKED: Metric(f"{_INBOX}.parked.count", "messages given up and parked: somebody must look"),
 }
 
 METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*BY_EVENT.values(), ZOMBIE, RESOLVED, FAILED)))

@@ -1,0 +1,149 @@
+"""The inbox for asyncio. Its twin is threads.py: read them side by side."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
+
+from oncekey.effects.inbox import parked
+from oncekey.effects.inbox.drivers import AsyncConnect, AsyncOnce, linked, talk
+from oncekey.effects.inbox.flows import Item
+from oncekey.effects.inbox.message import id_of
+from oncekey.effects.inbox.parked import Counts, Page, Tidied
+from oncekey.effects.inbox.rules import Verdict
+from oncekey.effects.inbox.terms import Choices, Chosen, Rules, ran, refusing, result
+from oncekey.effects.link import drive_async
+from oncekey.errors import BadMessage
+
+
+async def nothing(message: Any, given: Any) -> None:
+    """What is run by flows of operators, which run no handler."""
+
+
+class AsyncHandler:
+    """A function that handles each message once. If a call returns, acknowledge the message; if it raises, do not."""
+
+    awaited = True
+
+    def __init__(self, inbox: AsyncInbox, rules: Rules) -> None:
+        functools.update_wrapper(self, rules.work)
+        self.rules = rules
+        self.inbox = inbox
+        self._once = AsyncOnce(inbox.connect, inbox.choices.table, rules.call)
+
+    async def __call__(self, message: Any) -> Any:
+        """Handle a message and return what the function returned, or None where there was nothing to do."""
+        return result(await self.deliver(message))
+
+    async def deliver(self, message: Any) -> Verdict:
+        """Handle a message and say what is to become of it. Whatever the function raises is in the verdict."""
+        item, flow = self.rules.delivery(message)
+        verdict = await self._once(flow)
+        self.rules.say(item, verdict)
+        return verdict
+
+    async def deliver_many(self, messages: Sequence[Any]) -> list[Verdict]:
+        """Handle several in one transaction; in ordered mode, they are of one partition and in order."""
+        try:
+            items, flow = self.rules.deliveries(messages)
+        except BadMessage:
+            return [await self.deliver(message) for message in messages]
+        verdicts = await self._once(flow)
+        for item, verdict in zip(items, verdicts, strict=True):
+            self.rules.say(item, verdict)
+        return verdicts
+
+    async def within(self, connection: Any, message: Any) -> bool:
+        """Handle a message in your own transaction, which you end. False: it had been handled before."""
+        self.rules.check_window()
+        block = self.rules.terms.mode.run([self.rules.item(message)])
+        link = linked(connection, awaited=True)
+        talking = talk(block, link, self.inbox.choices.table, lambda message: self.rules.call(message, connection))
+        (verdict,) = await drive_async(talking)
+        result(verdict)
+        return ran(verdict)
+
+    async def run_requeued(self) -> Verdict | None:
+        """Run one parked message that an operator wants run again; None where there is none."""
+        kept = await self._once.together(parked.take(self.rules.choices.consumer, self.rules.source))
+        if kept is None:
+            return None
+        verdict = await self._once(parked.run(self.rules, kept))
+        self.rules.say(Item(kept.name, None), verdict)
+        return verdict
+
+
+class AsyncInbox:
+    """Where messages are remembered: in your own database, in the transactions of their handlers.
+
+    `connect` gives a context manager whose value is a connection: a pool's `connection`, a `sessionmaker`, Django's
+    `transaction.atomic`. What else may be chosen is in terms.Chosen.
+    """
+
+    awaited = True
+
+    def __init__(self, connect: AsyncConnect, **chosen: Unpack[Chosen]) -> None:
+        self.connect = connect
+        self.choices = Choices(chosen)
+        self._once = AsyncOnce(connect, self.choices.table, nothing)
+
+    def once(
+        self,
+        source: str,
+        *,
+        id: Callable[[Any], object] = id_of,  # noqa: A002 - what it is, in the reader's word
+        ordered: bool = False,
+    ) -> Callable[[Callable[..., Any]], AsyncHandler]:
+        """Make a function handle each message of a source once. `id` finds a message's id; ordered mode needs none."""
+
+        def decorate(work: Callable[..., Any]) -> AsyncHandler:
+            rules = Rules(self.choices, source, work, id, ordered=ordered)
+            rules.check_colour(awaited=True)
+            self.choices.add(rules)
+            return AsyncHandler(self, rules)
+
+        return decorate
+
+    async def migrate(self) -> None:
+        """Make the tables, where they are not there."""
+        await self._once.together(parked.migrate())
+
+    async def check(self) -> None:
+        """Refuse to begin without tables, or on a connection that cannot be used."""
+        with refusing(self.choices.table):
+            await self._once.together(parked.handled("", "", "check"))
+
+    async def parked(
+        self, source: str | None = None, *, after: tuple[int, bytes] | None = None, limit: int = 100
+    ) -> Page:
+        """A page of this consumer's parked messages, oldest first."""
+        return await self._once.together(parked.listing(self.choices.consumer, source, after, limit))
+
+    async def requeue(self, id_: bytes) -> bool:
+        """Let a parked message be run again by its consumer. False: it is not parked."""
+        return await self._once.together(parked.change("requeue", id_))
+
+    async def discard(self, id_: bytes) -> bool:
+        """Forget a parked message. False: it is not parked."""
+        return await self._once.together(parked.change("discard", id_))
+
+    async def handled(self, source: str, message_id: str) -> bool:
+        """Whether a message was handled, and is remembered."""
+        return await self._once.together(parked.handled(self.choices.consumer, source, message_id))
+
+    async def place(self, source: str, partition: int) -> int | None:
+        """Ordered mode: the offset that a partition was handled up to."""
+        return await self._once.together(parked.place(self.choices.consumer, source, partition))
+
+    async def forget_places(self, source: str) -> int:
+        """Ordered mode: begin anew with a topic that was made anew."""
+        return await self._once.together(parked.forget_places(self.choices.consumer, source))
+
+    async def purge(self, limit: int = 500) -> Tidied:
+        """Forget one small batch of what need not be remembered any longer."""
+        return await self._once.together(parked.purge(limit))
+
+    async def count(self) -> Counts:
+        """How much there is."""
+        return await self._once.together(parked.count())
