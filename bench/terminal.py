@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from bench.pieces import Note, Piece, Table
 
 
 def columns(rows: Sequence[Sequence[str]]) -> str:
@@ -16,26 +17,12 @@ def columns(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def number(value: float | None, unit: str = "") -> str:
-    """Three digits are what a bench on a shared machine can say."""
-    if value is None:
-        return "-"
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    return f"{value:,.{digits}f}{unit}"
-
-
-HEAD = ("", "wall us", "CPU us", "server us", "x floor's speed", "x floor's CPU")
-
-
-def setting(found: dict[str, Any]) -> str:
-    """One setting with all its candidates."""
-    title = f"{found['store']}, {found['phase']}, {found['concurrency']} at once"
-    rows = [HEAD]
-    for row in found["figures"]:
-        if row["broken"]:
-            rows.append((row["name"], "broken", "", "", "", ""))
-            continue
-        cells = [number(row[name]) for name in ("wall", "cpu", "server")]
-        rows.append((row["name"], *cells, number(row["speed"], "x"), number(row["work"], "x")))
-    broken = "".join(f"\n  {row['name']}: {row['broken']}" for row in found["figures"] if row["broken"])
-    return f"{title}\n{columns(rows)}{broken}\n"
+def show(pieces: Iterable[Piece]) -> str:
+    """Tables and notes; a chart is for the page."""
+    found = []
+    for piece in pieces:
+        if isinstance(piece, Table):
+            found.append(f"{piece.title}\n{columns([piece.head, *piece.rows])}\n")
+        elif isinstance(piece, Note):
+            found.append(f"{piece.text}\n")
+    return "\n".join(found)

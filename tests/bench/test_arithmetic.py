@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench import requests, terminal
+from bench.pieces import Note
 from bench.rounds import figures, turns
 
 
@@ -66,8 +67,10 @@ def test_table_says_what_is_broken() -> None:
     """Columns line up, and a broken candidate is named with its reason."""
     found = figures([{"floor": cost(1234, 8), "peer": {"broken": "answered 422"}}])
     setting = {"store": "redis", "concurrency": 32, "phase": "first", "figures": [one._asdict() for one in found]}
-    lines = terminal.setting(setting).splitlines()
+    pieces = requests.show({"settings": [setting], "same": {"peer": {"same": False}}}, "redis")
+    lines = terminal.show(pieces).splitlines()
     assert lines[0] == "redis, first, 32 at once"
     assert lines[1].index("CPU us") + len("CPU us") == lines[2].index("8.00") + len("8.00")
     assert "1,234" in lines[2]
-    assert lines[-1] == "  peer: answered 422"
+    assert "peer: answered 422" in lines
+    assert pieces[-1] == Note("A replay differs from the first answer: peer.")
