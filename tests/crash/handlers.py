@@ -21,7 +21,7 @@ from oncekey import SHARED, NotExecuted, OnceKeyMiddleware, OnceKeyWSGI, Policy
 from oncekey.testing.crashes import Trial, post
 
 # Short, because a server's clock cannot be moved: the leases of all cases are waited for together.
-LEASE_FOR = 1.5
+LEASE_FOR = 0.6
 PAY = post("/pay", {"amount": 5})
 
 

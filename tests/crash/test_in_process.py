@@ -36,6 +36,19 @@ def test_no_crash_breaks_a_rule(name: str, store: str) -> None:
     assert len(report.missed) <= len(report.cases) // 10
 
 
+# One way of each kind: before and after a call of the store, in the user's code, and at the turns of a loop.
+AT_A_SERVER = (Way.DOWN, Way.LOSE, Way.CANCELLED, Way.SHUTDOWN)
+
+
+@pytest.mark.parametrize("server", ["postgres_url", "redis_url"])
+@pytest.mark.parametrize("name", GOOD)
+def test_no_crash_breaks_a_rule_at_a_server(name: str, server: str, request: pytest.FixtureRequest) -> None:
+    """The same where the store is a server, with a clock of its own."""
+    report = explore(GOOD[name], store=request.getfixturevalue(server), ways=AT_A_SERVER).check()
+    assert {case.way for case in report.cases} == set(AT_A_SERVER if name.startswith("asgi") else AT_A_SERVER[:3])
+    assert len(report.missed) <= len(report.cases) // 10
+
+
 def test_the_plain_handler_ends_completed_or_unknown() -> None:
     """Under at_most_once an attempt that was hit while it worked is never run again."""
     report = explore(GOOD["asgi-at_most_once"])

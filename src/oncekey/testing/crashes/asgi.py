@@ -10,8 +10,9 @@ from types import CoroutineType
 from typing import Any
 from urllib.parse import unquote
 
+from oncekey.core.record import State
 from oncekey.testing.crashes.steps import Place, Steps, Way, on_purpose, thrown
-from oncekey.testing.crashes.trial import Ask
+from oncekey.testing.crashes.trial import Ask, Got
 
 Message = MutableMapping[str, Any]
 START, BODY = "http.response.start", "http.response.body"
@@ -37,6 +38,10 @@ class Heard:
         self.body = b""
         self.whole = False
         self.raised = ""
+
+    def got(self, state: State | None, effects: int, *, ran: bool) -> Got:
+        """The same with what else is known by now."""
+        return Got(self.status, tuple(self.headers), self.body, self.raised, state, effects, whole=self.whole, ran=ran)
 
 
 class AsgiServer:

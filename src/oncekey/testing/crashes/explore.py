@@ -55,7 +55,8 @@ def explore(
     policy a short one. `code` says which files are the user's own.
     """
     with staged(make, store, code, folder) as stage:
-        return run(stage, [way for way in ways if way is not Way.KILL], hit_here)
+        clean, steps = undisturbed(stage)
+        return run(stage, Report(clean, steps), [way for way in ways if way is not Way.KILL], hit_here)
 
 
 @contextmanager
@@ -79,14 +80,12 @@ def _unheard(_: logging.LogRecord) -> bool:
     return False
 
 
-def run(stage: Stage, ways: Iterable[Way], hit: Hits) -> Report:
+def run(stage: Stage, report: Report, ways: Iterable[Way], hit: Hits) -> Report:
     """All cases, one after the other; then the leases end, and a new process is asked about each."""
-    clean, steps = undisturbed(stage)
-    report = Report(clean, steps)
     wanted = list(ways)
     hits = []
-    for at, step in enumerate(steps):
-        for way in (way for way in wanted if way in WAYS[step.place] or (way is Way.KILL and step.place in KILLED)):
+    for at, step in enumerate(report.steps):
+        for way in (way for way in wanted if way in WAYS[step.place]):
             found = hit(stage, at, way)
             if found is None:
                 report.missed.append((step, way))
@@ -95,10 +94,6 @@ def run(stage: Stage, ways: Iterable[Way], hit: Hits) -> Report:
     end_leases(stage, hits)
     report.cases = list(afterwards(stage, hits))
     return report
-
-
-# A process can be killed anywhere; at the turns of an event loop that says no more than between its lines.
-KILLED = frozenset({Place.BEFORE, Place.AFTER, Place.LINE, Place.SERVER})
 
 
 def undisturbed(stage: Stage) -> tuple[Got, list[Step]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from oncekey.core.record import IN_PROGRESS, State
@@ -37,6 +38,15 @@ class Stage:
         seen = self.records.get(ids[0]) if ids else None
         return seen.record.state if seen is not None else None
 
+    @contextlib.contextmanager
+    def let_go(self) -> Iterator[None]:
+        """Meanwhile nothing is open: what a process forks has open files and locks in common with it."""
+        self.records.close()
+        try:
+            yield
+        finally:
+            self.records = self.world.open_sync()
+
     def close(self) -> None:
         """Let go of the records."""
         self.records.close()
@@ -45,9 +55,10 @@ class Stage:
 class Life:
     """A process, as far as one process can hold several."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, last_words: Callable[[], None] = lambda: None) -> None:
         self.stage = stage
-        self.steps = Steps()
+        self.heard = Heard()
+        self.steps = Steps(last_words)
         self.link = Link(stage.world, self.steps)
         self.dead = False
         self.trial: Trial = stage.make(self.link.url, stage.folder)
@@ -60,32 +71,28 @@ class Life:
 
     def ask(self, key: str, at: int | None = None, way: Way | None = None) -> Got:
         """Send the request once; at step `at` this happens."""
-        heard = Heard()
+        self.send(key, at, way)
+        if way is not None and not self.dead:
+            self._settle(way)
+        ran = not self.stage.handler.isdisjoint(self.steps.reached)
+        return self.heard.got(self.stage.state(self.link.ids), self.trial.effects(key), ran=ran)
+
+    def send(self, key: str, at: int | None = None, way: Way | None = None) -> None:
+        """The same, and nobody looks yet at what came of it."""
+        self.heard = Heard()
         ask = self.trial.request(key)
         self.link.ids.clear()
         self.steps.begin(at, way)
         try:
             with Tracing(self.steps, self.stage.mine):
-                self._server.serve(ask, heard)
+                self._server.serve(ask, self.heard)
         except BaseException as error:
             if isinstance(error, FATAL) and not on_purpose(error):
                 raise
-            heard.raised = type(error).__name__
+            self.heard.raised = type(error).__name__
             self.dead = isinstance(error, FATAL)
         finally:
             self.steps.end()
-        if way is not None and not self.dead:
-            self._settle(way)
-        return Got(
-            heard.status,
-            tuple(heard.headers),
-            heard.body,
-            heard.raised,
-            self.stage.state(self.link.ids),
-            self.trial.effects(key),
-            heard.whole,
-            not self.stage.handler.isdisjoint(self.steps.reached),
-        )
 
     @property
     def over(self) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Callable
 from enum import Enum, StrEnum
 from typing import NamedTuple
 
@@ -79,12 +80,13 @@ THROWN: dict[Way, type[BaseException]] = {
 }
 
 ENDING = (Way.CANCELLED, Way.EXIT, Way.INTERRUPT, Way.CLOSED)
+# A kill at the turns of an event loop would say no more than one at what happens between them.
 WAYS: dict[Place, tuple[Way, ...]] = {
-    Place.BEFORE: (Way.FAIL, Way.DOWN, Way.DEAF, *ENDING),
-    Place.AFTER: (Way.LOSE, *ENDING),
-    Place.LINE: (Way.ERROR, *ENDING),
+    Place.BEFORE: (Way.FAIL, Way.DOWN, Way.DEAF, *ENDING, Way.KILL),
+    Place.AFTER: (Way.LOSE, *ENDING, Way.KILL),
+    Place.LINE: (Way.ERROR, *ENDING, Way.KILL),
     Place.AWAIT: (Way.LEAVE, Way.SHUTDOWN),
-    Place.SERVER: (Way.GONE,),
+    Place.SERVER: (Way.GONE, Way.KILL),
 }
 
 
@@ -104,9 +106,10 @@ def on_purpose(error: BaseException) -> bool:
 class Steps:
     """Counts the steps of one request, and says at which of them what is to happen."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_words: Callable[[], None] = lambda: None) -> None:
         self.reached: list[Step] = []
         self.hit: Step | None = None
+        self._last_words = last_words
         self._at: int | None = None
         self._way: Way | None = None
         self._thread: int | None = None
@@ -129,13 +132,14 @@ class Steps:
     def reach(self, place: Place, what: str) -> Way | None:
         """Note a step; the answer is what is to happen here. A kill has happened before there is an answer."""
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or (self._way is Way.KILL and Way.KILL not in WAYS[place]):
                 return None
             self.reached.append(Step(place, what))
             if len(self.reached) - 1 != self._at:
                 return None
             self.hit = self.reached[-1]
         if self._way is Way.KILL:
+            self._last_words()
             os.kill(os.getpid(), signal.SIGKILL)
         return self._way
 

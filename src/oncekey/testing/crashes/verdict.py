@@ -60,6 +60,13 @@ def final_stays(case: Case, clean: Got) -> str:
     return ""
 
 
+def stored_first(case: Case, clean: Got) -> str:
+    """No client sees the beginning of a success that the store does not hold."""
+    early = [got for got in case.gots if got.status == clean.status and not got.problem]
+    early = [got for got in early if got.state is not State.COMPLETED]
+    return f"a client was told {early[0].status} before it was stored" if early else ""
+
+
 def silence(case: Case, clean: Got) -> str:
     """Nothing runs between unknown and its resolution."""
     for before, got in zip(case.gots, case.gots[1:], strict=False):
@@ -87,7 +94,16 @@ def served(case: Case, clean: Got) -> str:
 
 # Answers that leave open how things stand.
 UNDECIDED = frozenset({"store-unavailable"})
-RULES: tuple[Callable[[Case, Got], str], ...] = (one_effect, one_answer, truth, final_stays, silence, defined, served)
+RULES: tuple[Callable[[Case, Got], str], ...] = (
+    one_effect,
+    one_answer,
+    truth,
+    stored_first,
+    final_stays,
+    silence,
+    defined,
+    served,
+)
 
 
 def broken(case: Case, clean: Got) -> list[str]:
