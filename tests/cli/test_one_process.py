@@ -111,6 +111,46 @@ def test_an_unfinished_operation_shows_what_it_has_done(run: Run, url: str) -> N
     assert fields["outcome"]["steps"] == [{"name": "reserve", "size": 2}]
 
 
+ANSWER = '{"status": 201, "json": {"id": 7}}'
+
+
+def test_a_person_settles_an_unknown_outcome(run: Run, made: dict[str, Made], tmp_path: Path) -> None:
+    """Rehearsed, done, shown with who and why; a second person is told that it is finished already."""
+    file = tmp_path / "answer.json"
+    file.write_text(ANSWER)
+    ref = made["unknown"].id.hex()
+    words = ("resolve", ref, "--completed", str(file), "--reason", "seen at the bank", "--by", "ann")
+    rehearsed = run(*words, "--dry-run", "--json").objects
+    assert [(one["from"], one["to"], one["written"]) for one in rehearsed] == [("unknown", "completed", False)]
+    assert run("show", ref, "--json").objects[0]["state"] == "unknown"
+    assert run(*words).out == f"done: ok_{ref[:12]} unknown to completed\n"
+    [fields] = run("show", ref, "--json", "--body").objects
+    assert (fields["state"], fields["outcome"]["body"]) == ("completed", '{"id":7}')
+    [line] = fields["trail"]
+    assert (line["by"], line["why"], line["from"], line["to"]) == ("ann", "seen at the bank", "unknown", "completed")
+    shown = " ".join(run("show", ref).out.split())
+    assert "unknown to completed by ann: seen at the bank" in shown
+    again = run("resolve", ref, "--retryable", "--reason", "no, it is not", "--by", "ben")
+    assert (again.code, "--force" in again.err) == (2, True)
+    assert run("resolve", ref, "--retryable", "--reason", "no", "--by", "ben", "--force").code == 0
+    assert [one["by"] for one in run("show", ref, "--json").objects[0]["trail"]] == ["ann", "ben"]
+
+
+def test_dead_letters_are_listed_and_asked_about_again(run: Run, url: str) -> None:
+    """What nobody asks about is a list of its own; `retry` empties it, one by one or all at once."""
+    with closing(open_store(url)) as store:
+        dead = [settle(store, claim(store, f"dead-{n}"), State.UNKNOWN, note="gave up") for n in range(3)]
+        settle(store, claim(store, "asked about"), State.UNKNOWN, due_for=DAY)
+    assert "dead letter" in run("dead-letters").out
+    listed = run("dead-letters", "--json").objects
+    assert {one["id"] for one in listed} == {one.id.hex() for one in dead}
+    assert all(one["dead_letter"] for one in listed)
+    assert "asked about again" in run("retry", dead[0].id.hex(), "--reason", "the bank is back").out
+    assert len(run("dead-letters", "--json").objects) == 2
+    assert len(run("retry", "--all", "--reason", "the bank is back", "--json").objects) == 2
+    assert run("dead-letters").err == "no such operations\n"
+
+
 def test_body_is_shown_on_request(run: Run, url: str) -> None:
     """A body is text with its control characters visible, or in JSON the exact bytes."""
     store = open_store(url)
@@ -194,6 +234,13 @@ def test_what_is_not_found_says_where_to_look(run: Run, made: dict[str, Made], w
         (["ls", "--store", ""], ""),
         (["demo", "--port", "65536"], "not a port"),
         (["show"], "an ID, or --key"),
+        (["retry", "--reason", "x"], "or --all"),
+        (["retry", "--all", "abcdef", "--reason", "x"], "only one of them"),
+        (["retry", "--all"], "--reason"),
+        (["resolve", "abcdef", "--retryable"], "--reason"),
+        (["resolve", "abcdef", "--reason", "x"], "--completed"),
+        (["resolve", "abcdef", "--reason", "x", "--completed", "nowhere.json"], "nowhere.json cannot be read"),
+        (["resolve", "--key", "k", "--caller", "-", "--reason", "x", "--completed", "-"], "standard input"),
         (["show", "abcdef", "--key", "k"], "and not both"),
         (["show", "--key", "k"], "--caller"),
         (["show", "xyz"], "at least the first 6"),

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from oncekey.core.journal import (
     EMPTY,
     LARGEST,
+    LARGEST_TRAIL,
+    Asked,
+    Audit,
     Call,
     CallState,
     Form,
@@ -19,16 +22,20 @@ from oncekey.core.journal import (
     pack_journal,
     read_journal,
 )
-from oncekey.core.outcome import pack, unpack
+from oncekey.core.outcome import Answer, Tombstone, Value, pack, pack_value, sign, tombstone, trail_of, unpack
+from oncekey.core.record import State
 from oncekey.errors import JournalFull, RecordUnreadable
 
 TEXTS = st.text(max_size=60) | st.sampled_from(["\ud800", "psp.charge", "POST https://psp.example/charges"])
 CALLS = st.builds(Call, TEXTS, TEXTS, TEXTS, st.sampled_from(CallState), st.integers(1, 70_000), TEXTS)
 STEPS = st.builds(Step, TEXTS, st.binary(max_size=300), st.sampled_from(Form))
+AUDITS = st.builds(Audit, TEXTS, TEXTS, st.integers(0, 2**48), st.sampled_from(State), st.sampled_from(State))
+ASKED = st.builds(Asked, st.integers(0, 70_000), st.integers(0, 2**48), TEXTS)
+ANN = Audit("ann", "why", 1, State.UNKNOWN, State.COMPLETED)
 CHARGE = Call("psp.charge", "k" * 36, "POST https://psp.example/charges")
 
 
-@given(st.lists(CALLS | STEPS, min_size=1, max_size=8))
+@given(st.lists(CALLS | STEPS | AUDITS | ASKED, min_size=1, max_size=8))
 def test_every_journal_comes_back_as_it_was(entries: list) -> None:
     """Order, names in any language, states and results survive; it is read as an outcome of its own kind."""
     journal = Journal(tuple(entries))
@@ -41,6 +48,9 @@ def test_bytes_written_by_the_first_version_still_mean_the_same() -> None:
     written = pack_journal(Journal((Call("pay", "k" * 36, "POST /x", CallState.RETURNED, 2, "outer"),)))
     assert written == b"\x13\x01\x01\x02\x02\x03pay\x24" + b"k" * 36 + b"\x07POST /x\x05outer"
     assert pack_journal(Journal((Step("outer", b"a|b", Form.BYTES),))) == b"\x13\x01\x02\x01\x05outer\x03a|b"
+    assert pack_journal(Journal((ANN,))) == b"\x13\x01\x03\x05\x03" + bytes(7) + b"\x01\x03ann\x03why"
+    assert pack_journal(Journal((Asked(3, 2, "no"),))) == b"\x13\x01\x04\x03" + bytes(7) + b"\x02\x02no"
+    assert sign(b"\x12x", [ANN]) == b"\x14\x15" + pack_journal(Journal((ANN,))) + b"\x12x"
 
 
 def test_no_journal_is_no_bytes() -> None:
@@ -95,3 +105,32 @@ def test_open_calls_are_those_that_a_new_run_would_repeat() -> None:
     outside = Call("outside", "k", within="lost")
     journal = Journal((*states, inside, outside, Step("kept", b"")))
     assert [call.step for call in journal.open_calls] == ["BEGUN", "RETURNED", "outside"]
+
+
+def test_the_trail_has_room_of_its_own() -> None:
+    """A handler's results leave room to sign; what does not fit is refused with what to do, and nothing is dropped."""
+    full = Journal((Step("report", bytes(LARGEST - 100)),)).signed(ANN)
+    assert read_journal(pack_journal(full)).trail == (ANN,)
+    with pytest.raises(JournalFull, match="shorter reason"):
+        pack_journal(full.signed(ANN._replace(why="x" * LARGEST_TRAIL)))
+
+
+def test_the_reconcilers_entry_is_one() -> None:
+    """Each try takes the place of the one before; asked as if for the first time, there is none."""
+    journal = Journal((CHARGE,)).asking(Asked(1, 5)).signed(ANN).asking(Asked(2, 5, "later"))
+    assert journal.asked == Asked(2, 5, "later")
+    assert len(journal.entries) == 3
+    assert journal.asking(None) == Journal((CHARGE, ANN))
+
+
+@pytest.mark.parametrize("data", [pack(200, [], b"x"), tombstone(200, "long"), pack_value(b"v")])
+def test_a_signed_outcome_is_read_like_any(data: bytes) -> None:
+    """The trail stands in front of an outcome and changes nothing of it."""
+    signed = sign(data, [ANN, ANN])
+    assert unpack(signed) == unpack(data)
+    assert isinstance(unpack(signed), Answer | Tombstone | Value)
+    assert (trail_of(signed), trail_of(data)) == ((ANN, ANN), ())
+    assert trail_of(pack_journal(Journal((CHARGE, ANN)))) == (ANN,)
+    for damaged in (signed[:9], sign(signed, [ANN])):
+        with pytest.raises(RecordUnreadable):
+            unpack(damaged)

@@ -47,6 +47,8 @@ BREAKING: dict[Guard, Callable[[Record, Facts], Case]] = {
     G.MAY_TAKE_OVER: lambda record, facts: (replace(record, guarantee=Guarantee.AT_MOST_ONCE), facts),
     G.EFFECT_SEEN: lambda record, facts: (record, facts._replace(effect_seen=False)),
     G.CANNOT_LAND: lambda record, facts: (record, facts._replace(cannot_land=False)),
+    G.DUE: lambda record, facts: (replace(record, due_at=AHEAD), facts),
+    G.UNCLEAR: lambda record, facts: (record, facts._replace(unclear=False)),
     G.REASON_GIVEN: lambda record, facts: (record, facts._replace(reason=" \n")),
     G.PAST_EXPIRY: lambda record, facts: (replace(record, expires_at=AHEAD), facts),
     G.ANSWER_OVER: lambda record, facts: (replace(record, due_at=AHEAD), facts),
@@ -70,7 +72,8 @@ def fitting(row: Row, source: State | None) -> tuple[Record | None, Facts]:
         return None, FACTS
     guarantee = Guarantee.TRANSACTIONAL if G.MAY_TAKE_OVER in row.guards else Guarantee.AT_MOST_ONCE
     lease = PAST if G.LEASE_OVER in row.guards else AHEAD
-    facts = FACTS._replace(effect_seen=G.EFFECT_SEEN in row.guards, cannot_land=G.CANNOT_LAND in row.guards)
+    seen, gone, unclear = (guard in row.guards for guard in (G.EFFECT_SEEN, G.CANNOT_LAND, G.UNCLEAR))
+    facts = FACTS._replace(effect_seen=seen, cannot_land=gone, unclear=unclear)
     return replace(RECORD, state=source, guarantee=guarantee, lease_until=lease), facts
 
 

@@ -10,8 +10,9 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
-from oncekey.cli.commands import COMMANDS, NotFound, demo
+from oncekey.cli.commands import COMMANDS, demo
 from oncekey.cli.exits import Exit, code_of
+from oncekey.cli.naming import NotFound
 from oncekey.cli.options import UsageError, parsed
 from oncekey.cli.outputs import JsonOutput, Output
 from oncekey.cli.remarks import Remarks, listen_to_logs

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from oncekey import operations
+from oncekey.cli import changes
 from oncekey.cli.exits import Exit
+from oncekey.cli.naming import named, ring
 from oncekey.cli.outputs import Output, Showing
-from oncekey.core.record import Seen
-from oncekey.engine.sealing import VARIABLE, Sealer
-from oncekey.errors import ConfigurationError, MissingExtra
+from oncekey.errors import MissingExtra
 from oncekey.stores.contract import Store
 
 Given = argparse.Namespace
 Command = Callable[[Store, Given, Output], Exit]
-
-
-class NotFound(Exception):
-    """What was asked for is not in the store; the message says where else to look."""
 
 
 def ls(store: Store, given: Given, out: Output) -> Exit:
@@ -36,36 +30,8 @@ def ls(store: Store, given: Given, out: Output) -> Exit:
 
 def show(store: Store, given: Given, out: Output) -> Exit:
     """Show one operation."""
-    seen = _by_key(store, given) if given.key else _by_reference(store, given)
-    sealer = Sealer.from_text(os.environ.get(VARIABLE, ""))
-    out.operation(seen, Showing(keys=given.keys, body=given.body, sealer=sealer))
+    out.operation(named(store, given), Showing(keys=given.keys, body=given.body, sealer=ring()))
     return Exit.OK
-
-
-def _by_key(store: Store, given: Given) -> Seen:
-    caller = sys.stdin.readline().rstrip("\r\n") if given.caller == "-" else given.caller
-    if not caller:
-        raise ConfigurationError("the caller is empty: write what the scope returns for it, such as a header's value")
-    seen = store.get(operations.id_of(given.key, caller, given.endpoint))
-    if seen is None:
-        where = f"at {given.endpoint!r}" if given.endpoint else "without an endpoint"
-        raise NotFound(
-            f"no operation under this key for this caller {where}: --caller is what the scope returns, for by_header "
-            f"the header's whole value; --endpoint must be given, unless the dialect counts it into the fingerprint"
-        )
-    return seen
-
-
-def _by_reference(store: Store, given: Given) -> Seen:
-    found = operations.find(store, given.id, finished=given.finished)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(seen.record.id.hex() for seen in found)
-        raise NotFound(f"{given.id} is the beginning of several operations: {ids}")
-    whole = given.finished or len(given.id) >= operations.ID_DIGITS
-    hint = "it may have expired" if whole else "if it has finished, add --finished or give the whole id"
-    raise NotFound(f"no operation {given.id}: {hint}")
 
 
 def migrate(store: Store, given: Given, out: Output) -> Exit:
@@ -138,6 +104,9 @@ COMMANDS: dict[str, Command] = {
     "migrate": migrate,
     "ls": ls,
     "show": show,
+    "resolve": changes.resolve,
+    "retry": changes.retry,
+    "dead-letters": changes.dead_letters,
     "purge": purge,
     "stats": stats,
     "doctor": doctor,

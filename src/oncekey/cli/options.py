@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import NoReturn
 
 from oncekey.cli.exits import MEANINGS
-from oncekey.operations import CHOICES
+from oncekey.operations import CHOICES, KEEP_FOR
 
 STORE_FOR = 10.0
 PORTS = range(65_536)
@@ -54,6 +54,9 @@ def parser() -> Parser:
     command("migrate", "bring the store's schema to this version", _migrate)
     command("ls", "list operations", _ls)
     command("show", "show one operation", _show)
+    command("resolve", "settle an operation by hand, signed with a reason", _resolve)
+    command("retry", "have unknown outcomes asked about again", _retry)
+    command("dead-letters", "list unknown outcomes that nobody asks about any more", _dead_letters)
     command("purge", "sweep lapsed leases and delete what has expired", _purge)
     command("stats", "count operations by state", lambda made: None)
     command("doctor", "check the store, its settings and this machine", _doctor)
@@ -96,12 +99,11 @@ def _ls(made: Parser) -> None:
         help="only these (default open: in progress, unknown or failed)",
     )
     made.add_argument("--due", action="store_true", help="only those whose lease or waiting time is over")
-    made.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default 50)")
-    made.add_argument("--after", metavar="CURSOR", help="go on where a listing ended")
-    made.add_argument("--keys", action="store_true", help="show the clients' keys as well")
+    _paged(made)
 
 
-def _show(made: Parser) -> None:
+def _named(made: Parser) -> None:
+    """How one operation is named."""
     made.add_argument(
         "id", nargs="?", metavar="ID", help="an id, its beginning of at least 6 digits, or the ok_... of a log"
     )
@@ -115,8 +117,58 @@ def _show(made: Parser) -> None:
     made.add_argument(
         "--endpoint", metavar="TEXT", default="", help="where: 'POST /orders', if it is part of the scope"
     )
+
+
+def _signed(made: Parser) -> None:
+    """Who changes something, and why."""
+    made.add_argument("--reason", metavar="TEXT", required=True, help="why; kept in the record")
+    made.add_argument("--by", metavar="NAME", help="who; your login name if not given")
+    made.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be changed")
+
+
+def _show(made: Parser) -> None:
+    _named(made)
     made.add_argument("--body", action="store_true", help="show the body of the kept answer")
     made.add_argument("--keys", action="store_true", help="show the client's key as well")
+
+
+def _resolve(made: Parser) -> None:
+    _named(made)
+    end = made.add_mutually_exclusive_group(required=True)
+    end.add_argument(
+        "--completed",
+        metavar="FILE",
+        help="the effect is there: retries get the answer in this file (- for standard input)",
+    )
+    end.add_argument(
+        "--retryable", action="store_true", help="the effect is not there and cannot come any more: a retry may run"
+    )
+    _signed(made)
+    made.add_argument(
+        "--keep-for",
+        metavar="SECONDS",
+        type=_seconds,
+        default=KEEP_FOR,
+        help=f"how long it is remembered from now on (default {KEEP_FOR:g})",
+    )
+    made.add_argument("--force", action="store_true", help="override what is finished already, or is still at work")
+
+
+def _retry(made: Parser) -> None:
+    _named(made)
+    made.add_argument("--all", action="store_true", help="instead of an id: all dead letters")
+    _signed(made)
+
+
+def _dead_letters(made: Parser) -> None:
+    _paged(made)
+
+
+def _paged(made: Parser) -> None:
+    """A part of a list."""
+    made.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default 50)")
+    made.add_argument("--after", metavar="CURSOR", help="go on where a listing ended")
+    made.add_argument("--keys", action="store_true", help="show the clients' keys as well")
 
 
 def _purge(made: Parser) -> None:
@@ -161,13 +213,22 @@ def _seconds(text: str) -> float:
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line, read; ends the program if it makes no sense."""
     given = parser().parse_args(arguments)
-    if given.command == "show":
-        _check_show(given)
+    if "caller" in given:
+        _check_named(given)
     return given
 
 
-def _check_show(given: argparse.Namespace) -> None:
-    if bool(given.id) == bool(given.key):
-        raise UsageError("show needs an ID, or --key with --caller, and not both (try: oncekey show --help)")
+def _check_named(given: argparse.Namespace) -> None:
+    name = given.command
+    every = name == "retry" and given.all
+    if bool(given.id) + bool(given.key) + every != 1:
+        ways = (
+            "--key with --caller, or --all, and only one of them"
+            if name == "retry"
+            else "or --key with --caller, and not both"
+        )
+        raise UsageError(f"{name} needs an ID, {ways} (try: oncekey {name} --help)")
     if given.key and given.caller is None:
         raise UsageError("--key needs --caller: a key alone names nothing (for scope=SHARED write --caller shared)")
+    if given.caller == "-" and getattr(given, "completed", None) == "-":
+        raise UsageError("--caller and --completed cannot both be read from standard input: write one to a file")

@@ -5,15 +5,26 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
-from oncekey.core.journal import Call, Journal
+from oncekey.core.journal import Audit, Call, Journal
+from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Seen
 from oncekey.engine.sealing import Sealer
-from oncekey.operations import Health, Kept, Listing, MigrationReport, PurgeReport, described, kept
+from oncekey.operations import (
+    Change,
+    Health,
+    Kept,
+    Listing,
+    MigrationReport,
+    PurgeReport,
+    described,
+    history,
+    kept,
+)
 
 
 class Showing(NamedTuple):
@@ -33,6 +44,7 @@ class Output(Protocol):
 
     def listing(self, found: Listing, showing: Showing) -> None: ...
     def operation(self, seen: Seen, showing: Showing) -> None: ...
+    def changed(self, change: Change) -> None: ...
     def migrated(self, report: MigrationReport) -> None: ...
     def purging(self, limit: int | None) -> AbstractContextManager[Told]: ...
     def purged(self, report: PurgeReport) -> None: ...
@@ -51,7 +63,22 @@ class JsonOutput:
 
     def operation(self, seen: Seen, showing: Showing) -> None:
         fields = described(seen.record, seen.now, keys=showing.keys)
-        _say(fields | {"outcome": _outcome(kept(seen.record, showing.sealer), body=showing.body)})
+        outcome = _outcome(kept(seen.record, showing.sealer), body=showing.body)
+        _say(fields | {"outcome": outcome, "trail": _trail(history(seen.record, showing.sealer))})
+
+    def changed(self, change: Change) -> None:
+        _say(
+            {
+                "id": change.before.id.hex(),
+                "ref": key_ref(change.before.id),
+                "from": change.before.state.word,
+                "to": change.after.state.word,
+                "version": change.after.version,
+                "note": change.after.note,
+                "written": change.written,
+                "rehearsed": change.rehearsed,
+            }
+        )
 
     def migrated(self, report: MigrationReport) -> None:
         _say({"rehearsed": True, "missing": report.done} if report.rehearsed else {"done": report.done})
@@ -101,7 +128,9 @@ def _outcome(found: Kept | None, *, body: bool) -> dict[str, Any] | None:
     if isinstance(outcome, Value):
         return {"kind": "value", "size": len(outcome.data)} | (_bytes(outcome.data) if body else {})
     if isinstance(outcome, Journal):
-        return {"kind": "journal", "calls": [_call(call) for call in outcome.calls], "steps": _steps(outcome)}
+        asked = outcome.asked._asdict() if outcome.asked is not None else None
+        calls = [_call(call) for call in outcome.calls]
+        return {"kind": "journal", "calls": calls, "steps": _steps(outcome), "asked": asked}
     return {"kind": "unreadable", "size": found.size, "problem": found.problem}
 
 
@@ -111,6 +140,13 @@ def _call(call: Call) -> dict[str, Any]:
 
 def _steps(journal: Journal) -> list[dict[str, Any]]:
     return [{"name": step.name, "size": len(step.result)} for step in journal.steps]
+
+
+def _trail(lines: Sequence[Audit]) -> list[dict[str, Any]]:
+    return [
+        {"at": line.at, "by": line.by, "why": line.why, "from": line.source.word, "to": line.target.word}
+        for line in lines
+    ]
 
 
 def _bytes(data: bytes) -> dict[str, str]:

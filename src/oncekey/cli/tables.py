@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -13,11 +13,11 @@ from rich.text import Text
 
 from oncekey.cli.outputs import Showing, Told
 from oncekey.cli.words import brief, coming, instant, size, visible
-from oncekey.core.journal import Call, Journal, Step
+from oncekey.core.journal import Asked, Audit, Call, Journal, Step
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Record, Seen, State
-from oncekey.operations import Health, Kept, Listing, MigrationReport, PurgeReport, kept
+from oncekey.operations import Change, Health, Kept, Listing, MigrationReport, PurgeReport, history, kept
 
 STYLES = {
     State.CLAIMED: "cyan",
@@ -74,12 +74,22 @@ class TableOutput:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
-        for name, value in [*_facts(record, now, showing), *_outcome(found)]:
+        rows = [*_facts(record, now, showing), *_outcome(found), *_trail(history(record, showing.sealer), now)]
+        for name, value in rows:
             table.add_row(name, value if isinstance(value, Text) else Text(value))
         self.out.print(table)
         if showing.body:
             self.out.print()
             self.out.print(Text(_body(found)), soft_wrap=True)
+
+    def changed(self, change: Change) -> None:
+        """From where to where; or why not."""
+        ref, source, target = key_ref(change.before.id), change.before.state.word, change.after.state.word
+        if change.moved_on:
+            self.out.print(Text(f"{ref}: nothing was done: it changed meanwhile, look again"))
+            return
+        where = "asked about again" if source == target else f"{source} to {target}"
+        self.out.print(Text(f"{'would be' if change.rehearsed else 'done'}: {ref} {where}"))
 
     def migrated(self, report: MigrationReport) -> None:
         """What was done, or is to be done."""
@@ -187,15 +197,33 @@ def _outcome(found: Kept | None) -> list[tuple[str, str]]:
     if isinstance(outcome, Value):
         return [("outcome", f"a value of {size(len(outcome.data))}")]
     if isinstance(outcome, Journal):
-        return [("outcome", "none yet"), *map(_entry, outcome.entries)]
+        entries = [_entry(entry) for entry in outcome.entries if not isinstance(entry, Audit)]
+        return [("outcome", "none yet"), *entries]
     return [("outcome", f"{size(found.size)}, not readable here: {visible(found.problem)}")]
 
 
-def _entry(entry: Call | Step) -> tuple[str, str]:
-    if isinstance(entry, Step):
-        return "step", f"{visible(entry.name)}: done, {size(len(entry.result))} kept"
-    where = f" to {visible(entry.target)}" if entry.target else ""
-    return "call", f"{visible(entry.step)}: {entry.state.word} in attempt {entry.attempt}{where} under key {entry.key}"
+def _entry(entry: Call | Step | Asked) -> tuple[str, str]:
+    match entry:
+        case Step():
+            return "step", f"{visible(entry.name)}: done, {size(len(entry.result))} kept"
+        case Asked():
+            return "asked", f"{entry.tries} times; last heard: {visible(entry.said) or '-'}"
+        case Call():
+            where = f" to {visible(entry.target)}" if entry.target else ""
+            how = f"{entry.state.word} in attempt {entry.attempt}{where} under key {visible(entry.key)}"
+            return "call", f"{visible(entry.step)}: {how}"
+
+
+def _trail(lines: Sequence[Audit], now: int) -> list[tuple[str, str]]:
+    return [
+        ("changed", f"{instant(line.at, now)} {_moved(line)} by {visible(line.by)}: {visible(line.why)}")
+        for line in lines
+    ]
+
+
+def _moved(line: Audit) -> str:
+    source, target = line.source.word, line.target.word
+    return "asked about again" if source == target else f"{source} to {target}"
 
 
 def _body(found: Kept | None) -> str:

@@ -6,7 +6,7 @@ import unicodedata
 from datetime import UTC, datetime
 
 from oncekey.core.record import Record
-from oncekey.operations import next_of
+from oncekey.operations import is_dead_letter, next_of
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 # Characters that steer a terminal or change the direction of what follows; line ends are kept where they may be.
@@ -26,7 +26,7 @@ def coming(record: Record, now: int) -> str:
     """What time does next, as two or three words."""
     found = next_of(record, now)
     if found is None:
-        return "-"
+        return "dead letter" if is_dead_letter(record) else "-"
     late = found.left_for <= 0
     said = {
         "lease": ("lease", "lapsed"),

@@ -1,30 +1,38 @@
 """What an operation without an outcome has done so far: calls to others, and results of steps.
 
 It stands in the record where the outcome will stand, so whoever finds the record finds it: a later attempt skips the
-steps that are there, and a reconciler knows whom to ask, under which key. It survives everything but completion.
+steps that are there, and a reconciler knows whom to ask, under which key. It survives everything but completion; the
+trail in it, who changed the record from outside and why, survives that too (core.outcome, 0x14).
 
 The first byte is that of an outcome, 0x13; behind it how many entries there are, then they, in the order in which they
 began:
 
     call   0x01  state, attempt, step, key, target, within
     step   0x02  form, name, result
+    audit  0x03  from, to, at, by, why
+    asked  0x04  tries, since, said
 
-`state` and `form` are one byte each, `attempt` is a length and the rest are texts, as in core.pieces. An entry that
-this code does not know is refused, never skipped.
+`state`, `form`, `from` and `to` are one byte each, instants eight, `attempt` and `tries` are lengths and the rest are
+texts, as in core.pieces. An entry that this code does not know is refused, never skipped.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
 from oncekey.core.pieces import SMALL, length, read_length, read_text, text
+from oncekey.core.record import State
 from oncekey.errors import JournalFull, RecordUnreadable
 
 KIND = 0x13
-_CALL, _STEP = 1, 2
+_CALL, _STEP, _AUDIT, _ASKED = 1, 2, 3, 4
 # Each new entry writes the whole journal again: it is meant for references, not for documents.
 LARGEST = 64 << 10
+# The trail has room of its own: a handler's results must not keep an operator from signing.
+LARGEST_TRAIL = 64 << 10
+_INSTANT = 8
 
 
 class CallState(IntEnum):
@@ -72,10 +80,31 @@ class Step(NamedTuple):
     form: Form = Form.JSON
 
 
+class Audit(NamedTuple):
+    """A change from outside: who moved the record, why, when (milliseconds), from which state to which."""
+
+    by: str
+    why: str
+    at: int
+    source: State
+    target: State
+
+
+class Asked(NamedTuple):
+    """How often a reconciler has asked what became of the attempt, since when, and what it heard last."""
+
+    tries: int
+    since: int
+    said: str = ""
+
+
+Entry = Call | Step | Audit | Asked
+
+
 class Journal(NamedTuple):
     """The entries, in the order in which they began. Step names are unique among calls, and among steps."""
 
-    entries: tuple[Call | Step, ...] = ()
+    entries: tuple[Entry, ...] = ()
 
     @property
     def calls(self) -> tuple[Call, ...]:
@@ -86,6 +115,16 @@ class Journal(NamedTuple):
     def steps(self) -> tuple[Step, ...]:
         """The steps whose results are kept."""
         return tuple(entry for entry in self.entries if isinstance(entry, Step))
+
+    @property
+    def trail(self) -> tuple[Audit, ...]:
+        """Who changed the record from outside, oldest first."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Audit))
+
+    @property
+    def asked(self) -> Asked | None:
+        """What the reconciler knows; None if it has not asked yet."""
+        return next((entry for entry in self.entries if isinstance(entry, Asked)), None)
 
     def call(self, step: str) -> Call | None:
         """The call of this name."""
@@ -102,6 +141,15 @@ class Journal(NamedTuple):
             return Journal((*self.entries, entry))
         return Journal(tuple(entry if this else one for one, this in zip(self.entries, same, strict=True)))
 
+    def signed(self, audit: Audit) -> Journal:
+        """With one more line in the trail."""
+        return Journal((*self.entries, audit))
+
+    def asking(self, asked: Asked | None) -> Journal:
+        """With this in the place of what the reconciler knew; None: it begins anew."""
+        others = tuple(entry for entry in self.entries if not isinstance(entry, Asked))
+        return Journal((*others, asked) if asked is not None else others)
+
     @property
     def open_calls(self) -> tuple[Call, ...]:
         """The calls that may have had an effect which no kept step covers: a run from the start would repeat them."""
@@ -117,21 +165,43 @@ def pack_journal(journal: Journal) -> bytes:
     """A journal as bytes, to be sealed like any outcome; an empty one is none at all. JournalFull: it is too large."""
     if not journal.entries:
         return b""
-    packed = b"".join((SMALL[KIND], length(len(journal.entries)), *map(_packed, journal.entries)))
-    if len(packed) > LARGEST:
-        name, size = journal.entries[-1][0], len(packed)
+    parts = [_packed(entry) for entry in journal.entries]
+    _check_size(journal, parts)
+    return b"".join((SMALL[KIND], length(len(parts)), *parts))
+
+
+def _check_size(journal: Journal, parts: list[bytes]) -> None:
+    signed = sum(len(part) for part in parts if part[0] == _AUDIT)
+    if signed > LARGEST_TRAIL:
+        raise JournalFull(
+            f"the trail of this operation would have {signed} bytes, and at most {LARGEST_TRAIL} are kept: give a "
+            f"shorter reason, with a reference to the long one"
+        )
+    size = sum(map(len, parts)) - signed
+    if size > LARGEST:
+        name = next(str(entry[0]) for entry in reversed(journal.entries) if isinstance(entry, Call | Step))
         raise JournalFull(
             f"with {name!r} the journal of this operation would have {size} bytes, and at most {LARGEST} are kept: "
             f"keep large results elsewhere, and return a reference to them from the step"
         )
-    return packed
 
 
-def _packed(entry: Call | Step) -> bytes:
-    if isinstance(entry, Step):
-        return bytes((_STEP, entry.form)) + text(_bytes(entry.name)) + text(entry.result)
-    words = (entry.step, entry.key, entry.target, entry.within)
-    return bytes((_CALL, entry.state)) + length(entry.attempt) + b"".join(text(_bytes(word)) for word in words)
+def _packed(entry: Entry) -> bytes:
+    match entry:
+        case Step():
+            return bytes((_STEP, entry.form)) + text(_bytes(entry.name)) + text(entry.result)
+        case Call():
+            words = (entry.step, entry.key, entry.target, entry.within)
+            return bytes((_CALL, entry.state)) + length(entry.attempt) + b"".join(text(_bytes(word)) for word in words)
+        case Audit():
+            head = bytes((_AUDIT, entry.source, entry.target)) + _instant(entry.at)
+            return head + text(_bytes(entry.by)) + text(_bytes(entry.why))
+        case Asked():
+            return bytes((_ASKED,)) + length(entry.tries) + _instant(entry.since) + text(_bytes(entry.said))
+
+
+def _instant(at: int) -> bytes:
+    return at.to_bytes(_INSTANT, "big")
 
 
 def _bytes(word: str) -> bytes:
@@ -153,14 +223,13 @@ def read_journal(data: bytes) -> Journal:
 
 def read_entries(data: bytes) -> Journal:
     """Read the bytes of a journal; ValueError or IndexError if they are damaged."""
-    entries: list[Call | Step] = []
+    entries: list[Entry] = []
     count, at = read_length(data, 1)
     for _ in range(count):
-        kind = data[at]
-        if kind not in (_CALL, _STEP):
-            raise RecordUnreadable(f"the journal has an entry of kind {kind}: was it written by a newer version?")
-        entry: Call | Step
-        entry, at = _read_call(data, at + 1) if kind == _CALL else _read_step(data, at + 1)
+        read = READERS.get(data[at])
+        if read is None:
+            raise RecordUnreadable(f"the journal has an entry of kind {data[at]}: was it written by a newer version?")
+        entry, at = read(data, at + 1)
         entries.append(entry)
     if at != len(data):
         raise ValueError(f"{len(data) - at} bytes stand behind its entries")
@@ -185,4 +254,45 @@ def _read_step(data: bytes, at: int) -> tuple[Step, int]:
     return Step(name.decode("utf-8", "surrogatepass"), result, form), at
 
 
-__all__ = ["EMPTY", "Call", "CallState", "Form", "Journal", "Step", "pack_journal", "read_journal"]
+def _read_audit(data: bytes, at: int) -> tuple[Audit, int]:
+    source, target = State(data[at]), State(data[at + 1])
+    when, at = _read_instant(data, at + 2)
+    by, at = read_text(data, at)
+    why, at = read_text(data, at)
+    return Audit(by.decode("utf-8", "surrogatepass"), why.decode("utf-8", "surrogatepass"), when, source, target), at
+
+
+def _read_asked(data: bytes, at: int) -> tuple[Asked, int]:
+    tries, at = read_length(data, at)
+    since, at = _read_instant(data, at)
+    said, at = read_text(data, at)
+    return Asked(tries, since, said.decode("utf-8", "surrogatepass")), at
+
+
+def _read_instant(data: bytes, at: int) -> tuple[int, int]:
+    end = at + _INSTANT
+    if end > len(data):
+        raise ValueError("it ends too early")
+    return int.from_bytes(data[at:end], "big"), end
+
+
+READERS: dict[int, Callable[[bytes, int], tuple[Entry, int]]] = {
+    _CALL: _read_call,
+    _STEP: _read_step,
+    _AUDIT: _read_audit,
+    _ASKED: _read_asked,
+}
+
+__all__ = [
+    "EMPTY",
+    "Asked",
+    "Audit",
+    "Call",
+    "CallState",
+    "Entry",
+    "Form",
+    "Journal",
+    "Step",
+    "pack_journal",
+    "read_journal",
+]

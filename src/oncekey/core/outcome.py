@@ -7,6 +7,7 @@ never guessed. Headers keep their order, duplicates, and the spelling of their n
     tombstone   0x11  status, reason as UTF-8
     value       0x12  bytes
     journal     0x13  what an operation without an outcome has done so far: see core.journal
+    signed      0x14  length of a journal, a journal that is a trail alone, then any of the first three
 
     status      one byte, class * 32 + the last two digits where those are below 32; else a zero and two bytes
     header      one byte: 0 a literal name and value, 1 a content-length that is the body's true one, otherwise a line
@@ -20,8 +21,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oncekey.core.journal import KIND as _JOURNAL
-from oncekey.core.journal import Journal, read_entries
-from oncekey.core.pieces import SMALL, length, read_length, read_text
+from oncekey.core.journal import Audit, Journal, pack_journal, read_entries, read_journal
+from oncekey.core.pieces import SMALL, length, read_length, read_text, text
 from oncekey.errors import RecordUnreadable
 
 Header = tuple[bytes, bytes]
@@ -151,8 +152,35 @@ def pack_value(data: bytes) -> bytes:
     return b"\x12" + data
 
 
+def sign(outcome: bytes, trail: Sequence[Audit]) -> bytes:
+    """An outcome that carries the trail of who changed its record from outside, and why."""
+    return b"\x14" + text(pack_journal(Journal(tuple(trail)))) + outcome if trail else outcome
+
+
+def trail_of(data: bytes) -> tuple[Audit, ...]:
+    """The trail that a journal or an outcome carries; empty if nobody has changed its record from outside."""
+    if data[:1] == b"\x13":
+        return read_journal(data).trail
+    return read_journal(_unsigned(data)[0]).trail
+
+
+def _unsigned(data: bytes) -> tuple[bytes, bytes]:
+    """The trail, then the outcome behind it."""
+    if data[:1] != b"\x14":
+        return b"", data
+    try:
+        trail, at = read_text(data, 1)
+    except (IndexError, ValueError) as damaged:
+        raise RecordUnreadable(f"the stored outcome is damaged: {damaged}") from damaged
+    if data[at : at + 1] == b"\x14":
+        raise RecordUnreadable("the stored outcome is damaged: it is signed twice")
+    return trail, data[at:]
+
+
 def unpack(data: bytes) -> Outcome:
     """Read an outcome back; refuse another format and a damaged one."""
+    if data[:1] == b"\x14":
+        data = _unsigned(data)[1]
     kind = data[0] if data else None
     try:
         if kind == _ANSWER:

@@ -33,6 +33,8 @@ class Guard(StrEnum):
     MAY_TAKE_OVER = "the guarantee is transactional or deduplicated_downstream"
     EFFECT_SEEN = "the effect was seen at its receiver"
     CANNOT_LAND = "the attempt was cancelled at its receiver or provably cannot land, and its effect was not seen"
+    DUE = "its time to be asked about has come"
+    UNCLEAR = "its receiver could not tell yet"
     REASON_GIVEN = "an operator gave a reason"
     PAST_EXPIRY = "expires_at is past"
     ANSWER_OVER = "the answer's own time, due_at, is past"
@@ -48,6 +50,7 @@ class Facts(NamedTuple):
     no_effect: bool = False
     effect_seen: bool = False
     cannot_land: bool = False
+    unclear: bool = False
     reason: str = ""
     cap_for: int | None = None
 
@@ -126,6 +129,17 @@ TABLE: dict[str, Row] = {
             (G.CANNOT_LAND,),
             "token cleared",
         ),
+        # Who asks first moves the next asking away, so that nobody asks the same at the same time.
+        Row("ask", (S.UNKNOWN,), S.UNKNOWN, "reconciler", (G.DUE,), "due later, one more try; token kept"),
+        Row(
+            "unclear",
+            (S.UNKNOWN,),
+            S.UNKNOWN,
+            "reconciler",
+            (G.UNCLEAR,),
+            "due later, or never: a dead letter; token kept",
+        ),
+        Row("ask_again", (S.UNKNOWN,), S.UNKNOWN, "operator", (G.REASON_GIVEN,), "due now, audit; token kept"),
         Row(
             "override_completed", tuple(S), S.COMPLETED, "operator", (G.REASON_GIVEN,), "outcome, token cleared, audit"
         ),
@@ -174,6 +188,8 @@ HOLDS: dict[Guard, Callable[[Record, Facts], bool]] = {
     G.MAY_TAKE_OVER: lambda record, _: record.guarantee.may_take_over,
     G.EFFECT_SEEN: lambda _, facts: facts.effect_seen,
     G.CANNOT_LAND: lambda _, facts: facts.cannot_land and not facts.effect_seen,
+    G.DUE: lambda record, facts: record.due_at is not None and record.due_at <= facts.now,
+    G.UNCLEAR: lambda _, facts: facts.unclear and not facts.effect_seen,
     G.REASON_GIVEN: lambda _, facts: bool(facts.reason.strip()),
     G.PAST_EXPIRY: lambda record, facts: record.expires_at is not None and record.expires_at <= facts.now,
     G.ANSWER_OVER: lambda record, facts: record.due_at is not None and record.due_at <= facts.now,
@@ -258,11 +274,12 @@ class Aftermath(NamedTuple):
 
 
 def moved(name: str, record: Record, facts: Facts, after: Aftermath) -> Record | None:
-    """The record after a lapse, reconcile or override row; None if the table refuses."""
+    """The record after a lapse, or a row of reconcilers and operators; None if the table refuses."""
     row = TABLE[name]
     if row.target is None or refusal(row, record, facts) is not None:
         return None
-    keeps_token = name == "lapse_executing"
+    # Whoever held an unknown record last may still tell the truth.
+    keeps_token = row.target is S.UNKNOWN
     return replace(
         record,
         state=row.target,

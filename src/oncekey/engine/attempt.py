@@ -17,6 +17,7 @@ class Attempt:
         "_told",
         "cap_for",
         "id",
+        "journal",
         "lease_for",
         "lost",
         "number",
@@ -31,6 +32,7 @@ class Attempt:
         self.id = execute.id
         self.token = execute.token
         self.number = execute.attempt
+        self.journal = execute.journal
         self.started = started + execute.waited_for / 1000
         self.lease_for = lease_for
         self.cap_for = cap_for

@@ -10,6 +10,7 @@ from oncekey.core.fingerprint import Fingerprint
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import pack, tombstone, unpack
 from oncekey.core.record import State
+from oncekey.engine.journals import carried
 from oncekey.errors import LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
 from oncekey.http.answer import answer, first_marks, refuse, replay
 from oncekey.http.capture import Ending, kept_headers, settlement, settlement_without_answer
@@ -75,6 +76,8 @@ class Exchange:
         packed = b""
         if ending.verdict is Verdict.KEPT:
             packed = tombstone(status, lack) if body is None else pack(status, kept_headers(headers), body)
+            if attempt.journal:
+                packed = carried(self.claim.id, attempt.journal, packed, gate.sealer)
             packed = gate.sealer.seal(self.claim.id, packed)
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
         return Answered(self._settlement(ending, packed), marks)

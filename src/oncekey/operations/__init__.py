@@ -1,20 +1,25 @@
-"""What an operator may do: look, sweep, purge, check. The command line and the console are skins on this.
+"""What an operator may do: look, change, sweep, purge, check. The command line and the console are skins on this.
 
 Everything here takes a store for threads and returns plain values; nothing here prints or asks.
 """
 
 from oncekey.operations.address import masked, opened, scrubbed
+from oncekey.operations.answers import answer, read_answer
+from oncekey.operations.changing import KEEP_FOR, Change, Desk, Signature, history
 from oncekey.operations.cleaning import PurgeReport, SweepReport, purge, sweep
 from oncekey.operations.health import Health, MigrationReport, doctor, migrate, stats
 from oncekey.operations.looking import (
     CHOICES,
     ID_DIGITS,
+    PAGE,
     Kept,
     Listing,
     Next,
+    dead_letters,
     described,
     find,
     id_of,
+    is_dead_letter,
     kept,
     listing,
     next_of,
@@ -23,17 +28,26 @@ from oncekey.operations.looking import (
 __all__ = [
     "CHOICES",
     "ID_DIGITS",
+    "KEEP_FOR",
+    "PAGE",
+    "Change",
+    "Desk",
     "Health",
     "Kept",
     "Listing",
     "MigrationReport",
     "Next",
     "PurgeReport",
+    "Signature",
     "SweepReport",
+    "answer",
+    "dead_letters",
     "described",
     "doctor",
     "find",
+    "history",
     "id_of",
+    "is_dead_letter",
     "kept",
     "listing",
     "masked",
@@ -41,6 +55,7 @@ __all__ = [
     "next_of",
     "opened",
     "purge",
+    "read_answer",
     "scrubbed",
     "stats",
     "sweep",

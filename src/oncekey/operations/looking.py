@@ -39,6 +39,11 @@ CHOICES: dict[str, tuple[State, ...]] = {
 }
 
 
+def is_dead_letter(record: Record) -> bool:
+    """Whether nobody asks about this unknown outcome any more, so that somebody must."""
+    return record.state is State.UNKNOWN and record.due_at is None
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """A part of the list; `after` continues it, None ends it. `now` is the store's time."""
@@ -72,6 +77,17 @@ def listing(
     while True:
         page = store.scan(_states(state), due_before=NOW if due else None, after=after, limit=limit - len(records))
         records += page.records
+        after = page.after
+        if after is None or len(records) >= limit:
+            return Listing(records, after, page.now)
+
+
+def dead_letters(store: Store, *, after: str | None = None, limit: int = 50) -> Listing:
+    """Unknown outcomes that nobody asks about any more, up to `limit`; `note` says why each was given up."""
+    records: list[Record] = []
+    while True:
+        page = store.scan((State.UNKNOWN,), after=after, limit=limit - len(records))
+        records += filter(is_dead_letter, page.records)
         after = page.after
         if after is None or len(records) >= limit:
             return Listing(records, after, page.now)
@@ -181,6 +197,7 @@ def described(record: Record, now: int, *, keys: bool = False) -> dict[str, Any]
         "now": now,
         "next": coming.what if coming else None,
         "left_for": coming.left_for if coming else None,
+        "dead_letter": is_dead_letter(record),
         "waited": record.waited,
         "note": record.note,
     }
