@@ -13,6 +13,7 @@ if _typing.TYPE_CHECKING:
     from oncekey.adapters.wsgi import OnceKeyWSGI
     from oncekey.core.policy import Policy
     from oncekey.effects.inbox import AsyncInbox, Inbox
+    from oncekey.effects.outbox import Outbox, Relay
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.threaded import Engine
     from oncekey.errors import (
@@ -20,9 +21,11 @@ if _typing.TYPE_CHECKING:
         BadMessage,
         BodyIncomplete,
         BodyTooLarge,
+        BrokerUnavailable,
         ConfigurationError,
         JournalFull,
         LeaseLost,
+        MessageRefused,
         MissingExtra,
         NotExecuted,
         OnceKeyError,
@@ -41,6 +44,7 @@ if _typing.TYPE_CHECKING:
 
 _ERRORS = "oncekey.errors"
 _INBOX = "oncekey.effects.inbox"
+_OUTBOX = "oncekey.effects.outbox"
 _HOMES = {
     "AsyncEngine": "oncekey.engine.aio",
     "AsyncInbox": _INBOX,
@@ -49,13 +53,17 @@ _HOMES = {
     "BodyIncomplete": _ERRORS,
     "BodyTooLarge": _ERRORS,
     "ConfigurationError": _ERRORS,
+    "BrokerUnavailable": _ERRORS,
     "Engine": "oncekey.engine.threaded",
     "Inbox": _INBOX,
     "JournalFull": _ERRORS,
     "LeaseLost": _ERRORS,
+    "MessageRefused": _ERRORS,
     "MissingExtra": _ERRORS,
     "NotExecuted": _ERRORS,
     "OnceKey": "oncekey.once",
+    "Outbox": _OUTBOX,
+    "Relay": _OUTBOX,
     "OnceKeyError": _ERRORS,
     "OnceKeyMiddleware": "oncekey.adapters.asgi",
     "OnceKeyWSGI": "oncekey.adapters.wsgi",
@@ -82,22 +90,26 @@ __all__ = [
     "BadMessage",
     "BodyIncomplete",
     "BodyTooLarge",
+    "BrokerUnavailable",
     "ConfigurationError",
     "Engine",
     "Inbox",
     "JournalFull",
     "LeaseLost",
+    "MessageRefused",
     "MissingExtra",
     "NotExecuted",
     "OnceKey",
     "OnceKeyError",
     "OnceKeyMiddleware",
     "OnceKeyWSGI",
+    "Outbox",
     "OutcomeUnknown",
     "Policy",
     "RecordForged",
     "RecordUnreadable",
     "RedeliverLater",
+    "Relay",
     "RequestRefused",
     "SchemaMissing",
     "StoreError",

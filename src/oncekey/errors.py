@@ -15,6 +15,8 @@
     │   └── RecordForged        a record that does not belong to its key, or fails authentication
     ├── BadMessage              no retry can help this message: it is parked
     ├── RedeliverLater          the message cannot be handled now: leave it unacknowledged
+    ├── BrokerUnavailable       the broker could not be reached, or did not confirm: it is tried again
+    ├── MessageRefused          the broker does not take this message
     ├── LeaseLost               the lease ended, or another owner holds the record
     ├── JournalFull             the calls and results of one operation are more than its record keeps
     └── outcome signals, raised by a handler to say what it knows
@@ -115,6 +117,27 @@ class RedeliverLater(OnceKeyError):
     def __init__(self, reason: str, after: float) -> None:
         super().__init__(reason)
         self.after = after
+
+
+class BrokerUnavailable(OnceKeyError):
+    """The broker could not be reached, or confirmed nothing: what was sent may have arrived, and is sent again."""
+
+    status = 503
+
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class MessageRefused(OnceKeyError):
+    """The broker does not take this message. It is tried again later, unless it can never be taken (`final`)."""
+
+    status = 502
+
+    def __init__(self, reason: str, after: float | None = None, *, final: bool = False) -> None:
+        super().__init__(reason)
+        self.after = after
+        self.final = final
 
 
 class LeaseLost(OnceKeyError):

@@ -50,7 +50,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "orjson": ("",),
     "psycopg": ("stores/postgres", "effects/"),  # effects run on the caller's own connection
     "psycopg_pool": ("stores/postgres", "effects/"),
-    "redis": ("stores/redis",),
+    "redis": ("stores/redis", "effects/brokers/publishers/redis_streams"),
     "hiredis": ("stores/redis",),
     "rich": ("cli/", "demo/"),
     "uvicorn": ("demo/", "cli/"),
@@ -83,7 +83,11 @@ BARE = frozenset({"oncekey", "orjson"})
 
 # Modules that only some places may use, and why.
 RESTRICTED: dict[str, tuple[str, ...]] = {
-    "random": ("client/", "demo/"),  # back-off may be predictable; tokens and ids may not: they use `secrets`
+    "random": (
+        "client/",
+        "demo/",
+        "effects/outbox/",
+    ),  # back-off may be predictable; tokens and ids may not: they use `secrets`
     "pickle": (),  # reading a pickle runs code
     "marshal": (),  # as pickle
     "shelve": (),  # as pickle

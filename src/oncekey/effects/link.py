@@ -34,6 +34,10 @@ class Link(Protocol):
         """Run one statement, its values bound at $1, $2 and so on."""
         ...
 
+    def commits_each(self) -> Flow[bool]:
+        """Whether a statement would be committed by itself: no transaction is open, and none begins with it."""
+        ...
+
     def begin(self) -> Flow[None]:
         """Open a transaction, or a savepoint in the one that is open."""
         ...

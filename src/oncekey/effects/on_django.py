@@ -48,6 +48,11 @@ class DjangoLink:
             rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
             return Answer(rows, cursor.rowcount)
 
+    def commits_each(self) -> Flow[bool]:
+        """Outside of `atomic`, as Django is unless told otherwise."""
+        yield from ()
+        return not self.wrapper.in_atomic_block and self.wrapper.get_autocommit()
+
     def begin(self) -> Flow[None]:
         """Enter `atomic`."""
         yield

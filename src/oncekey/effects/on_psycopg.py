@@ -62,6 +62,12 @@ class PsycopgLink:
         rows = (yield cursor.fetchall()) if cursor.description else []
         return Answer(rows, cursor.rowcount)
 
+    def commits_each(self) -> Flow[bool]:
+        """In autocommit, outside of a block or a BEGIN."""
+        yield from ()
+        idle = self.connection.info.transaction_status == pq.TransactionStatus.IDLE
+        return bool(self.connection.autocommit) and idle
+
     def begin(self) -> Flow[None]:
         """The block of psycopg itself: a transaction, or a savepoint."""
         self.joined = self.connection.info.transaction_status != pq.TransactionStatus.IDLE

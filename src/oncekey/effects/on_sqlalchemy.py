@@ -41,6 +41,11 @@ class SqlalchemyLink:
         rows = [tuple(row) for row in result.fetchall()] if result.returns_rows else []
         return Answer(rows, result.rowcount)
 
+    def commits_each(self) -> Flow[bool]:
+        """SQLAlchemy begins by itself, unless the driver's connection was set to AUTOCOMMIT."""
+        driver = yield from self._driver()
+        return driver is not None and bool((yield from driver.commits_each()))
+
     def begin(self) -> Flow[None]:
         """SQLAlchemy's transaction, or a savepoint in the one that has begun."""
         self.joined = self.owner.in_transaction()

@@ -32,6 +32,13 @@ class SqliteLink:
         yield cursor.close()
         return Answer(rows, count)
 
+    def commits_each(self) -> Flow[bool]:
+        """In autocommit, as Python 3.12 spells it or as older ones do, outside of a BEGIN."""
+        yield from ()
+        owner = getattr(self.connection, "_conn", self.connection)  # aiosqlite keeps the spelling of 3.12 to itself
+        single = getattr(owner, "autocommit", -1) is True or self.connection.isolation_level is None
+        return single and not self.connection.in_transaction
+
     def begin(self) -> Flow[None]:
         """Take the write lock at once, for a read that turns into a write is refused without waiting."""
         self.joined = self.connection.in_transaction

@@ -41,6 +41,10 @@ MESSAGE_DONE = "message_done"
 MESSAGE_DUPLICATE = "message_duplicate"
 MESSAGE_LATER = "message_later"
 MESSAGE_PARKED = "message_parked"
+OUTBOX_SENT = "outbox_sent"
+OUTBOX_LATER = "outbox_later"
+OUTBOX_PARKED = "outbox_parked"
+BROKER_DOWN = "broker_down"
 
 NAMES = (
     CREATED,
@@ -63,6 +67,10 @@ NAMES = (
     MESSAGE_DUPLICATE,
     MESSAGE_LATER,
     MESSAGE_PARKED,
+    OUTBOX_SENT,
+    OUTBOX_LATER,
+    OUTBOX_PARKED,
+    BROKER_DOWN,
 )
 
 

@@ -17,6 +17,7 @@ class Metric(NamedTuple):
 _RESERVE = "api.idempotency.reserve"
 _SETTLE = "api.idempotency.settle"
 _INBOX = "api.idempotency.inbox"
+_OUTBOX = "api.idempotency.outbox"
 
 # What no event of the engine tells: the work of sweepers, purges and reconcilers.
 ZOMBIE = Metric("api.idempotency.zombie_key.count", "leases that ended while their work was running")
@@ -46,6 +47,10 @@ BY_EVENT: dict[str, Metric] = {
     events.MESSAGE_DUPLICATE: Metric(f"{_INBOX}.duplicate.count", "messages that had been handled before"),
     events.MESSAGE_LATER: Metric(f"{_INBOX}.later.count", "messages left to come again, most after a failure"),
     events.MESSAGE_PARKED: Metric(f"{_INBOX}.parked.count", "messages given up and parked: somebody must look"),
+    events.OUTBOX_SENT: Metric(f"{_OUTBOX}.sent.count", "messages that a broker has confirmed"),
+    events.OUTBOX_LATER: Metric(f"{_OUTBOX}.later.count", "messages that a broker refused, to be tried again"),
+    events.OUTBOX_PARKED: Metric(f"{_OUTBOX}.parked.count", "messages given up as dead letters: somebody must look"),
+    events.BROKER_DOWN: Metric(f"{_OUTBOX}.broker_down.count", "batches that found no broker, or no confirmation"),
 }
 
 METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*BY_EVENT.values(), ZOMBIE, RESOLVED, FAILED)))

@@ -5,12 +5,11 @@ They stand in statements.sql, with their values as `:name`; where the two differ
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from oncekey.effects import sqlfiles
+from oncekey.effects.sqlfiles import Sql, Statements
 from oncekey.errors import ConfigurationError
 
 TABLE: Final = "oncekey_inbox"
@@ -29,11 +28,6 @@ COLUMNS: Final = (
     ),
     *("form", "headers", "body"),
 )
-_NAME = re.compile(r"(?:[a-z_][a-z0-9_]{0,39}\.)?[a-z_][a-z0-9_]{0,39}")
-_HEADER = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_WORD = re.compile(r"\{(\w+)\}")
-_VALUE = re.compile(r":(\w+)")
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 _HANDLED = """(
     EXISTS (SELECT 1 FROM {table} WHERE id = :id) OR EXISTS (
@@ -86,48 +80,12 @@ DIALECTS: Final[dict[str, dict[str, str]]] = {
 }
 
 
-class Sql(NamedTuple):
-    """One statement, its values bound at $1, $2 and so on; what comes back is a list of rows."""
-
-    text: str
-    values: tuple[Any, ...] = ()
-
-
-class Statements:
-    """The statements for one database and one name of the tables."""
-
-    def __init__(self, dialect: str, table: str) -> None:
-        read = _read("statements.sql", dialect, table)
-        self.known = {name: _numbered(text) for name, text in read.items()}
-        self.schema = [Sql(text) for text in _read(f"schema_{dialect}.sql", dialect, table).values()]
-
-    def ask(self, name: str, values: Mapping[str, Any]) -> Sql:
-        """A statement by name, with its values."""
-        text, names = self.known[name]
-        return Sql(text, tuple(values[name] for name in names))
-
-
 @cache
 def statements(dialect: str, table: str = TABLE) -> Statements:
     """The statements for one database; refused where we know none."""
     if dialect not in DIALECTS:
         raise ConfigurationError(f"the inbox knows PostgreSQL and SQLite, and this connection speaks {dialect}")
-    return Statements(dialect, checked(table))
-
-
-def checked(table: str) -> str:
-    """The name of the table, if it may stand in SQL as it is."""
-    if not _NAME.fullmatch(table):
-        raise ConfigurationError(
-            f"table={table!r} cannot be used: write lower-case letters, digits and _, such as 'oncekey_inbox', with "
-            f"its schema and a dot in front if it is not on the search path"
-        )
-    return table
-
-
-def _read(path: str, dialect: str, table: str) -> dict[str, str]:
-    text = files(__package__).joinpath(path).read_text(encoding="utf-8")
-    name = table.rpartition(".")[2]
+    name = checked(table).rpartition(".")[2]
     words = DIALECTS[dialect] | {
         "table": table,
         "table_place": f"{table}_place",
@@ -136,18 +94,12 @@ def _read(path: str, dialect: str, table: str) -> dict[str, str]:
         "index_parked": f"{name}_parked",
         "columns": ", ".join(COLUMNS),
     }
-    _, *parts = _HEADER.split(text)
-    return {name: _filled(body, words) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    return Statements(__package__, dialect, words)
 
 
-def _numbered(text: str) -> tuple[str, tuple[str, ...]]:
-    """The statement with numbers for its values, and the names of these in order."""
-    names = tuple(dict.fromkeys(_VALUE.findall(text)))
-    return _VALUE.sub(lambda found: f"${names.index(found[1]) + 1}", text), names
+def checked(table: str) -> str:
+    """The name of the table, if it may stand in SQL as it is."""
+    return sqlfiles.checked(table, TABLE)
 
 
-def _filled(body: str, words: Mapping[str, str]) -> str:
-    text = _COMMENT.sub("", body)
-    while _WORD.search(text):
-        text = _WORD.sub(lambda found: words[found[1]], text)
-    return " ".join(text.split())
+__all__ = ["COLUMNS", "DIALECTS", "TABLE", "Sql", "Statements", "checked", "statements"]
