@@ -36,6 +36,7 @@ def body(text: bytes) -> Parts:
 def same(maker: Fingerprinter, first: Parts, second: Parts) -> bool:
     """Say whether a request counts as a retry of another, and check that all ways of asking agree."""
     stored, fresh = maker.compute(first), maker.compute(second)
+    assert maker.encoded(first) == stored.encode()
     answer = matches(stored, fresh)
     assert maker.matches_request(stored, second) == answer
     assert maker.matches_request(stored, second, fresh) == answer

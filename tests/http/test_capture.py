@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from oncekey.core.policy import Policy
 from oncekey.core.record import State
 from oncekey.errors import NotExecuted, OutcomeUnknown
-from oncekey.http.capture import NEVER_KEPT, kept_headers, legal, settlement, settlement_without_answer
+from oncekey.http.capture import (
+    NEVER_KEPT,
+    all_legal,
+    kept_headers,
+    legal,
+    settlement,
+    settlement_without_answer,
+)
 from oncekey.http.dialects import DIALECTS, dialect
 from oncekey.http.grammar import Verdict
 
@@ -115,3 +122,14 @@ def test_an_exception_is_unknown_unless_it_declares_that_nothing_was_done(error:
     assert ending.verdict is verdict
     assert ending.note
     assert len(ending.note) <= 200
+
+
+@pytest.mark.parametrize(
+    "header", [(b"", b"x"), (b"a b", b"x"), (b"a", b"x\r\ny"), (b"a", b"\0"), (b"a\n", b""), (b"A-1", b"any thing")]
+)
+def test_all_headers_at_once_are_judged_like_each(header: tuple[bytes, bytes]) -> None:
+    """One header that HTTP forbids is found wherever it stands."""
+    good = (b"content-type", b"text/plain")
+    for headers in ([header], [good, header], [header, good]):
+        assert all_legal(headers) is legal(*header)
+    assert all_legal([])

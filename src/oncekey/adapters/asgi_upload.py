@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Upload:
     """Reads the body once and gives it to the application again."""
 
-    __slots__ = ("_declared", "_gate", "_receive", "_request", "_unread", "ended", "gone")
+    __slots__ = ("_declared", "_gate", "_receive", "_request", "_unread", "_waiting", "ended", "gone")
 
     def __init__(self, receive: Receive, request: Request, gate: Gate) -> None:
         self._receive = receive
@@ -26,7 +26,8 @@ class Upload:
         self._unread = True
         self._declared = 0
         self.gone = False
-        self.ended: asyncio.Event | None = None
+        self.ended = False
+        self._waiting: asyncio.Event | None = None
 
     async def read(self) -> Reply | None:
         """Read it all, or return the refusal. A client that leaves before the last byte has sent nothing: `gone`."""
@@ -73,14 +74,14 @@ class Upload:
 
     async def guarded(self) -> Message:
         """The same for work that must run on: that the client has left is told only when the answer is complete."""
-        if not self._unread:
-            if self.ended is None:
-                self.ended = asyncio.Event()
-            await self.ended.wait()
+        if not self._unread and not self.ended:
+            if self._waiting is None:
+                self._waiting = asyncio.Event()
+            await self._waiting.wait()
         return await self.again()
 
     def end(self) -> None:
         """The answer is complete, or flows freely: from now on the application hears what the server says."""
-        if self.ended is None:
-            self.ended = asyncio.Event()
-        self.ended.set()
+        self.ended = True
+        if self._waiting is not None:
+            self._waiting.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from oncekey.adapters.asgi_answer import Answering
 from oncekey.core.keys import key_ref
@@ -47,23 +47,42 @@ class Work:
         own["oncekey"] = AsyncOperation(self._installed.engine, self._attempt, self._exchange.key)
         if scope.get("extensions"):
             own["extensions"] = {name: how for name, how in scope["extensions"].items() if not name.startswith(BYPASS)}
-        task = _spawn(self._work(own))
-        if task.done():
-            task.result()
-            return
-        self._installed.running.add(task)
-        task.add_done_callback(self._over)
-        await asyncio.shield(task)
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        task = _spawn(loop, self._task(own))
+        if not task.done():
+            self._installed.running.add(task)
+            if not self._begun:
+                task.add_done_callback(self._unbegun)
+        await self._ended
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _unbegun(self, task: asyncio.Task[None]) -> None:
+        """Cancelled before its first step: nothing was done, and here that is known."""
         self._installed.running.discard(task)
-        if not self._begun:
-            # Cancelled before its first step: nothing was done, and here that is known.
-            self._installed.engine.keeper.drop(self._attempt)
-            self._installed.engine.keeper.owe(release(self._exchange.claim))
+        self._installed.engine.keeper.drop(self._attempt)
+        self._installed.engine.keeper.owe(release(self._exchange.claim))
+        self._ended.cancel()
+
+    async def _task(self, scope: Scope) -> None:
+        """Do the work, and tell whoever waits for it. That is one turn of the loop; shielding the task is three."""
+        self._begun = True
+        ended, task = self._ended, cast("asyncio.Task[None]", asyncio.current_task())
+        task.remove_done_callback(self._unbegun)
+        try:
+            await self._work(scope)
+        except Exception as error:  # noqa: BLE001 - raised again where it is waited for
+            if not ended.done():
+                ended.set_exception(error)
+        except BaseException:
+            ended.cancel()
+            raise
+        else:
+            if not ended.done():
+                ended.set_result(None)
+        finally:
+            self._installed.running.discard(task)
 
     async def _work(self, scope: Scope) -> None:
-        self._begun = True
         try:
             await self._installed.app(scope, self._upload.guarded, self._answer.send)
         except BaseException as error:
@@ -89,9 +108,8 @@ class Work:
             await self._answer.reply(overruled or self._exchange.failure(done))
 
 
-def _spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+def _spawn(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     """A task for the work; where Python can, it starts at once and may be over without ever being scheduled."""
-    loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=loop, eager_start=True)
     return loop.create_task(work)

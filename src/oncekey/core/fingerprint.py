@@ -113,6 +113,7 @@ class Fingerprinter:
     recipe: int = field(init=False)
     pointers: tuple[jcs.Pointer, ...] = field(init=False, repr=False, compare=False)
     canonical_kind: bytes = field(init=False, repr=False, compare=False)
+    head: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -134,6 +135,7 @@ class Fingerprinter:
         keyed = KEYED if self.current else 0
         options = (CONTENT_TYPE if self.content_type else 0) | (CANONICAL if self.canonical else 0)
         set_field(self, "recipe", VERSION | options | keyed)
+        set_field(self, "head", bytes((self.recipe, self.current) if self.current else (self.recipe,)))
 
     def _chosen_secret(self) -> int | None:
         for number, secret in self.secrets.items():
@@ -154,6 +156,12 @@ class Fingerprinter:
         recipe, secret_id = self.recipe, self.current or 0
         raw, canonical = self._raw(parts, recipe, secret_id), self._canonical(parts, recipe, secret_id)
         return Fingerprint(recipe, raw, canonical, secret_id)
+
+    def encoded(self, parts: Parts) -> bytes:
+        """Return the stored form of `compute`, by the shortest way: every request with a key needs it."""
+        recipe, secret_id = self.recipe, self.current or 0
+        raw = self._raw(parts, recipe, secret_id)
+        return self.head + raw + self._canonical(parts, recipe, secret_id) if self.canonical else self.head + raw
 
     def compute_raw(self, parts: Parts) -> Fingerprint:
         """Return the cheap half, enough to recognise a retry with the same bytes."""

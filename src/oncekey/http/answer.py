@@ -24,7 +24,7 @@ from oncekey.errors import (
     RequestRefused,
     StoreError,
 )
-from oncekey.http.capture import legal
+from oncekey.http.capture import all_legal
 from oncekey.http.grammar import Verdict
 from oncekey.http.messages import Headers, Reply
 from oncekey.http.problems import PROBLEMS, Fault, Retry
@@ -52,14 +52,10 @@ def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: s
             raise RecordUnreadable(f"the record holds {found} and no answer of HTTP")
         return _not_kept(dialect, outcome, key, ref)
     status, stored, body = outcome
+    if not all_legal(stored):
+        raise RecordForged("the stored answer has a header that HTTP forbids; it was not written by OnceKey")
     headers = list(stored)
-    cached = False
-    for name, value in stored:
-        if not legal(name, value):
-            raise RecordForged("the stored answer has a header that HTTP forbids; it was not written by OnceKey")
-        if len(name) == len(b"cache-control") and name.lower() == b"cache-control":
-            cached = True
-    if not cached:
+    if b"cache-control" not in [name.lower() for name, _ in stored]:
         headers.append(NO_STORE)
     headers += dialect.marker
     if dialect.echo == "always" and key is not None:

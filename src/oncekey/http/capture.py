@@ -72,6 +72,15 @@ def legal(name: bytes, value: bytes) -> bool:
     return bool(name) and not name.translate(None, TOKEN_BYTES) and _clean(value)
 
 
+def all_legal(headers: Sequence[Header]) -> bool:
+    """The same for all at once."""
+    return (
+        _clean(b"".join([value for _, value in headers]))
+        and not b"".join([name for name, _ in headers]).translate(None, TOKEN_BYTES)
+        and all(name for name, _ in headers)
+    )
+
+
 def _clean(value: bytes) -> bool:
     return not (b"\n" in value or b"\r" in value or b"\0" in value)
 

@@ -105,7 +105,7 @@ class Gate:
         claim = Claim(
             id=hasher.record_id(key),
             token=os.urandom(16),
-            fingerprint=self.fingerprinter.compute(parts).encode(),
+            fingerprint=self.fingerprinter.encoded(parts),
             lease_for=self.lease_for,
             state=self.state,
             guarantee=self.guarantee,

@@ -15,6 +15,7 @@ class Proxy:
     def __init__(self, port: int) -> None:
         self.server_port = port
         self.connections = 0
+        self.in_pieces = False
         self._to_lose = 0
         self._held = threading.Event()
         self._held.set()
@@ -38,6 +39,11 @@ class Proxy:
     def let_go(self) -> None:
         """Deliver what was kept back."""
         self._held.set()
+
+    def say(self, data: bytes) -> None:
+        """What nobody asked for, to all clients."""
+        for client in self._open[::2]:
+            client.sendall(data)
 
     def cut(self) -> None:
         """Cut all connections."""
@@ -67,7 +73,10 @@ class Proxy:
                 if self._to_lose:
                     self._to_lose -= 1
                     break
-                client.sendall(data)
+                for at in range(len(data)) if self.in_pieces else ():
+                    client.sendall(data[at : at + 1])
+                if not self.in_pieces:
+                    client.sendall(data)
         end(client)
 
     def __enter__(self) -> Self:

@@ -188,3 +188,42 @@ def test_ids_may_hold_any_bytes(any_store: Store, id_: bytes) -> None:
     claim = won(any_store, id=id_)
     assert [one.id for one in any_store.scan(list(State)).records] == [id_]
     assert any_store.settle([settlement(claim)]) == [DONE]
+
+
+async def test_a_reply_may_come_in_pieces(proxy: Proxy) -> None:
+    """Byte by byte, a reply is the same reply."""
+    store = open_async(proxy.url, store_for=5.0)
+    await store.claim([a_claim()])
+    proxy.in_pieces = True
+    claims = [a_claim() for _ in range(3)]
+    assert await store.claim(claims) == [Won(HOUR)] * 3
+    assert [type(found) for found in await store.claim(claims)] == [Seen] * 3
+    assert proxy.connections == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("words", [b"+OK\r\n", b"*1\r\n", b"no reply at all\r\n"])
+async def test_a_server_that_speaks_unasked_is_hung_up_on(proxy: Proxy, words: bytes) -> None:
+    """A reply too many would be taken for the next request's: that connection is not used again."""
+    store = open_async(proxy.url, store_for=5.0)
+    await store.claim([a_claim()])
+    proxy.say(words)
+    await asyncio.sleep(0.05)
+    assert await store.claim([a_claim()]) == [Won(HOUR)]
+    assert proxy.connections == 2
+    await store.close()
+
+
+async def test_a_reply_that_is_none_is_no_answer(proxy: Proxy) -> None:
+    """What cannot be read decides nothing: the store is unavailable, and the next call starts anew."""
+    store = open_async(proxy.url, store_for=5.0)
+    await store.claim([a_claim()])
+    proxy.hold_replies()
+    asked = asyncio.ensure_future(store.claim([a_claim()]))
+    await asyncio.sleep(0.05)
+    proxy.say(b"what?\r\n")
+    with pytest.raises(StoreUnavailable):
+        await asked
+    proxy.let_go()
+    assert await store.claim([a_claim()]) == [Won(HOUR)]
+    await store.close()

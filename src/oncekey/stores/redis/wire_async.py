@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from redis.asyncio import Connection, SSLConnection
 from redis.exceptions import ConnectionError as Disconnected
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from oncekey.stores.contract import Listener
 from oncekey.stores.redis.address import Address
 from oncekey.stores.redis.commands import Command
+from oncekey.stores.redis.line_async import AsyncLine
 from oncekey.stores.redis.listen import RedisListener
 from oncekey.stores.redis.listing import Keys
 from oncekey.stores.redis.talk import Message, talk
@@ -29,7 +29,7 @@ class Pool:
     """The connections of one event loop."""
 
     def __init__(self, places: int) -> None:
-        self.idle: deque[Connection] = deque()
+        self.idle: deque[AsyncLine] = deque()
         self.places = asyncio.Semaphore(places)
 
 
@@ -75,33 +75,30 @@ class AsyncRedisWire:
             raise unreachable(error, self.address.where, self.store_for) from error
 
     async def _ask_somebody(self, pool: Pool, message: Message) -> list[Any]:
-        if not pool.idle:
-            return await self._exchange(pool, self._new(), message)
-        try:
-            return await self._exchange(pool, pool.idle.pop(), message)
-        except Disconnected as error:
-            # The server may have closed it while it lay here (a restart, an idle limit). All verbs may be repeated:
-            # what was done already is recognised by its token or version.
-            if type(error) is not Disconnected:
-                raise
-            return await self._exchange(pool, self._new(), message)
+        while pool.idle:
+            line = pool.idle.pop()
+            if line.closed:
+                continue  # the server has closed it while it lay here (a restart, an idle limit)
+            try:
+                return await self._exchange(pool, line, message)
+            except Disconnected as error:
+                # All verbs may be repeated: what was done already is recognised by its token or version.
+                if type(error) is not Disconnected:
+                    raise
+                break
+        return await self._exchange(pool, AsyncLine(self.address), message)
 
-    def _new(self) -> Connection:
-        # No socket_timeout: redis-py would start a task for each write to keep it. Our own budget covers all.
-        return (SSLConnection if self.address.tls else Connection)(**self.address.arguments, socket_timeout=None)
-
-    async def _exchange(self, pool: Pool, connection: Connection, message: Message) -> list[Any]:
+    async def _exchange(self, pool: Pool, line: AsyncLine, message: Message) -> list[Any]:
         try:
-            await connection.send_packed_command(message.payload, check_health=False)
-            replies = [await _reply(connection) for _ in range(message.replies)]
+            replies = await line.ask(message)
         except BaseException:
             # Cancelled or failed, a reply may still be under way: nobody else may find it.
-            await connection.disconnect(nowait=True)
+            line.close()
             raise
         if self._closed:
-            await connection.disconnect(nowait=True)
+            line.close()
         else:
-            pool.idle.append(connection)
+            pool.idle.append(line)
         return replies
 
     def listen(self, told: Callable[[bytes], None]) -> Listener:
@@ -111,11 +108,4 @@ class AsyncRedisWire:
         self._closed = True
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         while pool is not None and pool.idle:
-            await pool.idle.pop().disconnect()
-
-
-async def _reply(connection: Connection) -> Any:
-    try:
-        return await connection.read_response()
-    except ResponseError as error:
-        return error
+            pool.idle.pop().close()
