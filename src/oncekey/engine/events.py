@@ -45,6 +45,7 @@ OUTBOX_SENT = "outbox_sent"
 OUTBOX_LATER = "outbox_later"
 OUTBOX_PARKED = "outbox_parked"
 BROKER_DOWN = "broker_down"
+BROKER_LOST = "broker_lost"
 
 NAMES = (
     CREATED,
@@ -71,6 +72,7 @@ NAMES = (
     OUTBOX_LATER,
     OUTBOX_PARKED,
     BROKER_DOWN,
+    BROKER_LOST,
 )
 
 

@@ -51,6 +51,7 @@ BY_EVENT: dict[str, Metric] = {
     events.OUTBOX_LATER: Metric(f"{_OUTBOX}.later.count", "messages that a broker refused, to be tried again"),
     events.OUTBOX_PARKED: Metric(f"{_OUTBOX}.parked.count", "messages given up as dead letters: somebody must look"),
     events.BROKER_DOWN: Metric(f"{_OUTBOX}.broker_down.count", "batches that found no broker, or no confirmation"),
+    events.BROKER_LOST: Metric(f"{_INBOX}.broker_lost.count", "brokers that a consumer could not use for a moment"),
 }
 
 METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*BY_EVENT.values(), ZOMBIE, RESOLVED, FAILED)))

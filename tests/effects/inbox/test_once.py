@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,6 +113,21 @@ def test_a_handler_may_ask_for_time(place: Place, make: Make) -> None:
     ship.failing["1"] = RedeliverLater("the warehouse is closed", 60)
     assert {ship.deliver(NUMBER_1).after for _ in range(3)} == {60}
     assert inbox.count().failing == 0
+
+
+@pytest.mark.parametrize("error", [RedeliverLater("closed", 60), sqlite3.OperationalError("database is locked")])
+def test_a_redelivered_message_may_ask_for_time(place: Place, make: Make, error: Exception) -> None:
+    """What comes again is counted before it runs; what is no attempt is taken back, however often."""
+    if isinstance(error, sqlite3.Error):
+        error.sqlite_errorcode = sqlite3.SQLITE_BUSY
+    inbox = make(patience=Patience(attempts=2))
+    ship = shipping(place, inbox)
+    ship.failing["1"] = error
+    verdicts = [ship.deliver(replace(NUMBER_1, redelivered=attempt > 0)) for attempt in range(6)]
+    assert {type(verdict) for verdict in verdicts} == {Later}
+    ship.failing.clear()
+    assert ship.deliver(replace(NUMBER_1, redelivered=True)).how == "done"
+    assert inbox.count()[2:] == (0, 0)
 
 
 @pytest.mark.parametrize("id_", [None, "", 7, "x" * 513])

@@ -258,12 +258,26 @@ def _failed(terms: Terms, item: Item, error: Exception, counted: int) -> Flow[Ve
     """Count a failure, in a transaction of its own, and decide what becomes of the message."""
     reason = reason_of(error)
     if transient(error) or not counts(error):
+        if counted:
+            yield from _uncounted(item)
         return Later(terms.patience.wait_for(1, error), reason, error)
     try:
         return (yield Together(_note(terms, item, error, counted)))  # type: ignore[no-any-return]
     except Exception as trouble:  # noqa: BLE001 - the database is away: the broker still has the message
         log.warning("a failed attempt could not be counted: %s", reason_of(trouble))
         return Later(terms.patience.wait_for(max(1, counted), error), reason, error)
+
+
+def _uncounted(item: Item) -> Flow[None]:
+    """Take back what `_begin` has counted: the attempt ended in good order, and is not held against the message."""
+    try:
+        yield Together(_take_back(item))
+    except Exception as trouble:  # noqa: BLE001 - the database is away: one attempt less, and it comes again
+        log.warning("an attempt that counts for nothing could not be taken back: %s", reason_of(trouble))
+
+
+def _take_back(item: Item) -> Block[None]:
+    yield Ask.of("take_back", id=item.name.id)
 
 
 def _note(terms: Terms, item: Item, error: Exception, counted: int) -> Block[Verdict]:

@@ -42,6 +42,11 @@ DELETE FROM {table_place} WHERE consumer = :consumer AND source = :source RETURN
 {begin}
 
 
+-- name: take_back
+-- The attempt that was counted before it began is none: its handler asked for time, or the database failed.
+UPDATE {table_trouble} SET attempts = attempts - 1 WHERE id = :id AND parked_at IS NULL AND attempts > 0
+
+
 -- name: failed
 -- Note that an attempt failed, and count it if `begin` has not. The caller looks whether parked_at is NULL: asked here,
 -- SQLite 3.40 says what the condition of the partial index says.
