@@ -86,8 +86,8 @@ def dead_letters(store: Store, *, after: str | None = None, limit: int = 50) -> 
     """Unknown outcomes that nobody asks about any more, up to `limit`; `note` says why each was given up."""
     records: list[Record] = []
     while True:
-        page = store.scan((State.UNKNOWN,), after=after, limit=limit - len(records))
-        records += filter(is_dead_letter, page.records)
+        page = store.scan((State.UNKNOWN,), undated=True, after=after, limit=limit - len(records))
+        records += page.records
         after = page.after
         if after is None or len(records) >= limit:
             return Listing(records, after, page.now)

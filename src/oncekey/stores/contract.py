@@ -20,7 +20,9 @@ Rare verbs take one item.
 * `watch`: set `waited` if the record is in progress, in the same write that looks; return what stands there.
 * `scan`: a page of the records in the given states, in a stable order, `after` the cursor; with `due_before`
   (milliseconds of the store's clock, negative: relative to now), only those whose lease_until or due_at is not later.
-  In-progress, unknown and failed records are found without a scan of all keys.
+  In-progress, unknown and failed records are found without a scan of all keys. Due unknown records, asked for alone,
+  come in the order of their times, the longest due first, and cost what the page has, however many are not due yet.
+  `undated`: unknown records, asked for alone, that have no time at all, at the same cost.
 * `purge`: one small batch of FINAL records past expires_at, the condition on the deleting statement itself; several
   processes may run it at once. Completed records past due_at lose their outcome and become EXPIRED.
 * `stats`: records by state word, and whatever else is cheap and useful.
@@ -46,7 +48,8 @@ from oncekey.core.commands import (
     Swap,
     Written,
 )
-from oncekey.core.record import Seen, State
+from oncekey.core.record import IN_PROGRESS, Record, Seen, State
+from oncekey.errors import ConfigurationError
 
 
 class Finding(NamedTuple):
@@ -55,6 +58,35 @@ class Finding(NamedTuple):
     level: Literal["ok", "warning", "refusal"]
     what: str
     fix: str = ""
+
+
+class Wanted(NamedTuple):
+    """What a scan asks for. `due_before` is the store's clock, relative to now if it is not above 0."""
+
+    states: tuple[State, ...]
+    due_before: int | None = None
+    undated: bool = False
+
+    @property
+    def queue(self) -> bool:
+        """Whether it is the queue of unknown records, by their times."""
+        return set(self.states) == {State.UNKNOWN} and (self.due_before is not None or self.undated)
+
+    def due(self, now: int) -> int | None:
+        """The instant by which a record must be due; None: any will do."""
+        return now + self.due_before if self.due_before is not None and self.due_before <= 0 else self.due_before
+
+    def matches(self, record: Record, now: int) -> bool:
+        """Whether a record belongs on the page."""
+        at = record.lease_until if record.state in IN_PROGRESS else record.due_at
+        due = self.due(now)
+        dated = at is None if self.undated else due is None or (at is not None and at <= due)
+        return dated and record.state in self.states
+
+
+def no_cursor(wrong: Exception) -> ConfigurationError:
+    """What to say of an `after` that no page of this listing gave."""
+    return ConfigurationError(f"after= is no cursor of this listing ({wrong}): pass on what the page before it gave")
 
 
 class Listener(Protocol):
@@ -77,7 +109,13 @@ class Store(Protocol):
     def get(self, id_: bytes) -> Seen | None: ...
     def watch(self, id_: bytes) -> Seen | None: ...
     def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page: ...
     def purge(self, limit: int = 500) -> Purged: ...
     def stats(self) -> dict[str, int | str]: ...
@@ -99,7 +137,13 @@ class AsyncStore(Protocol):
     async def get(self, id_: bytes) -> Seen | None: ...
     async def watch(self, id_: bytes) -> Seen | None: ...
     async def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page: ...
     async def purge(self, limit: int = 500) -> Purged: ...
     async def stats(self) -> dict[str, int | str]: ...

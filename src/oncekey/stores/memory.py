@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import threading
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ from oncekey.core.commands import (
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
 from oncekey.core.transitions import TABLE, Facts, claimed, refusal, renewed, settled
 from oncekey.errors import ConfigurationError
-from oncekey.stores.contract import Finding, Listener
+from oncekey.stores.contract import Finding, Listener, Wanted, no_cursor
 from oncekey.stores.siblings import alone
 
 
@@ -133,21 +132,28 @@ class MemoryStore:
             return Seen(record, self.clock()) if record is not None else None
 
     def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
         with self._lock:
             now = self.clock()
-            due = now + due_before if due_before is not None and due_before <= 0 else due_before
-            ids = sorted(self._open if not set(states) & set(FINAL) else self._records)
-            ids = ids[bisect.bisect_right(ids, bytes.fromhex(after)) :] if after else ids
-            found = [self._records[id_] for id_ in ids if self._matches(self._records[id_], states, due)]
+            wanted = Wanted(tuple(states), due_before, undated)
+            ids = self._records if set(states) & set(FINAL) else self._open
+            found = [
+                (_place(record, wanted), record) for id_ in ids if wanted.matches(record := self._records[id_], now)
+            ]
+            if after:
+                last = _read_place(after)
+                found = [one for one in found if one[0] > last]
+            found.sort(key=_first)
             page = found[:limit]
-            return Page(page, page[-1].id.hex() if len(found) > limit else None, now)
-
-    @staticmethod
-    def _matches(record: Record, states: Sequence[State], due: int | None) -> bool:
-        at = record.lease_until if record.state in IN_PROGRESS else record.due_at
-        return record.state in states and (due is None or (at is not None and at <= due))
+            more = f"{page[-1][0][0]}:{page[-1][0][1].hex()}" if len(found) > limit else None
+            return Page([record for _, record in page], more, now)
 
     def purge(self, limit: int = 500) -> Purged:
         with self._lock:
@@ -198,6 +204,23 @@ class MemoryStore:
         """Nothing to close."""
 
 
+def _place(record: Record, wanted: Wanted) -> tuple[int, bytes]:
+    """Where a record stands in a listing: the queue goes by time, everything else by id."""
+    return (record.due_at or 0 if wanted.queue else 0, record.id)
+
+
+def _read_place(after: str) -> tuple[int, bytes]:
+    try:
+        at, id_ = after.split(":")
+        return int(at), bytes.fromhex(id_)
+    except ValueError as wrong:
+        raise no_cursor(wrong) from wrong
+
+
+def _first(placed: tuple[tuple[int, bytes], Record]) -> tuple[int, bytes]:
+    return placed[0]
+
+
 def _swapped(record: Record, swap: Swap, _now: int) -> Record | None:
     seen = swap.seen
     same = record.version == seen.version and record.token == seen.token and record.expires_at == seen.expires_at
@@ -234,9 +257,15 @@ class AsyncMemoryStore:
         return self.sync.watch(id_)
 
     async def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
-        return self.sync.scan(states, due_before=due_before, after=after, limit=limit)
+        return self.sync.scan(states, due_before=due_before, undated=undated, after=after, limit=limit)
 
     async def purge(self, limit: int = 500) -> Purged:
         return self.sync.purge(limit)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from oncekey.core.commands import Claim, Claimed, Page, Purged, Renewal, Settlement, Swap, Written
 from oncekey.core.record import Seen, State
-from oncekey.stores.contract import Finding, Listener
+from oncekey.stores.contract import Finding, Listener, Wanted
 
 T = TypeVar("T")
 # What is yielded and sent back is between a plan and its own wire.
@@ -29,7 +29,7 @@ class Plan(Protocol):
     def swap(self, swap: Swap) -> Steps[Written]: ...
     def get(self, id_: bytes) -> Steps[Seen | None]: ...
     def watch(self, id_: bytes) -> Steps[Seen | None]: ...
-    def scan(self, states: Sequence[State], due_before: int | None, after: str | None, limit: int) -> Steps[Page]: ...
+    def scan(self, wanted: Wanted, after: str | None, limit: int) -> Steps[Page]: ...
     def purge(self, limit: int) -> Steps[Purged]: ...
     def stats(self) -> Steps[dict[str, int | str]]: ...
     def migrate(self) -> Steps[list[str]]: ...
@@ -79,9 +79,15 @@ class PlannedStore:
         return self.wire.run(self.plan.watch(id_))
 
     def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
-        return self.wire.run(self.plan.scan(states, due_before, after, limit))
+        return self.wire.run(self.plan.scan(Wanted(tuple(states), due_before, undated), after, limit))
 
     def purge(self, limit: int = 500) -> Purged:
         return self.wire.run(self.plan.purge(limit))
@@ -129,9 +135,15 @@ class AsyncPlannedStore:
         return await self.wire.run(self.plan.watch(id_))
 
     async def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
-        return await self.wire.run(self.plan.scan(states, due_before, after, limit))
+        return await self.wire.run(self.plan.scan(Wanted(tuple(states), due_before, undated), after, limit))
 
     async def purge(self, limit: int = 500) -> Purged:
         return await self.wire.run(self.plan.purge(limit))

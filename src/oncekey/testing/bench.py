@@ -91,9 +91,17 @@ class Driven:
         return self.thread.wait_for(self.store.watch(id_))
 
     def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
-        return self.thread.wait_for(self.store.scan(states, due_before=due_before, after=after, limit=limit))
+        return self.thread.wait_for(
+            self.store.scan(states, due_before=due_before, undated=undated, after=after, limit=limit)
+        )
 
     def purge(self, limit: int = 500) -> Purged:
         return self.thread.wait_for(self.store.purge(limit))

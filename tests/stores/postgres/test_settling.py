@@ -6,6 +6,7 @@ import queue
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
+import pytest
 
 from oncekey.core.commands import DONE, Purged, Renewal, Stale
 from oncekey.core.record import State
@@ -127,6 +128,19 @@ def test_listings_use_their_own_index(store: PlannedStore, watcher: Session) -> 
         listing = listing.replace(f"${number}", value)
     plan = watcher.execute(f"EXPLAIN {listing}".encode()).fetchall()
     assert any(f"{TABLE}_open" in line for (line,) in plan)
+
+
+@pytest.mark.parametrize("name", ["scan_due", "scan_undated"])
+def test_the_queue_of_unknown_records_has_its_own_index(store: PlannedStore, watcher: Session, name: str) -> None:
+    """What is due is found in its order, without reading what is not due yet and without sorting."""
+    watcher.execute("SET enable_seqscan = off")
+    values = ("0", "0", "''::bytea", "10") if name == "scan_due" else ("''::bytea", "10")
+    listing = statements(TABLE)[name].sql.decode()
+    for number, value in enumerate(values, 1):
+        listing = listing.replace(f"${number}", value)
+    plan = [line for (line,) in watcher.execute(f"EXPLAIN {listing}".encode()).fetchall()]
+    assert any(f"{TABLE}_unknown" in line for line in plan), plan
+    assert not any("Sort" in line for line in plan), plan
 
 
 def test_renewals_stay_within_their_page(store: PlannedStore, watcher: Session) -> None:

@@ -13,7 +13,7 @@ from oncekey.core.commands import DONE, Swap
 from oncekey.core.record import OPEN, Record, State, replace
 from oncekey.core.transitions import Aftermath, Facts, moved
 from oncekey.errors import ConfigurationError, StoreUnavailable
-from oncekey.stores.contract import Store
+from oncekey.stores.contract import Store, Wanted
 from oncekey.stores.redis import open_async, open_sync
 from tests.infra import RedisServer
 from tests.stores.redis.proxy import Proxy
@@ -86,7 +86,7 @@ def test_a_strange_cursor_is_refused() -> None:
     """A cursor that no page gave is refused, not guessed at."""
     for states in (LISTED, tuple(State)):
         store = open_sync("redis://127.0.0.1:1/0", store_for=1.0)
-        steps = store.plan.scan(states, None, "nonsense", 10)
+        steps = store.plan.scan(Wanted(tuple(states)), "nonsense", 10)
         next(steps)
         with pytest.raises(ConfigurationError, match="no cursor"):
             steps.send([[b"1", b"2"]])

@@ -19,7 +19,7 @@ def test_a_healthy_file_has_nothing_to_fix(store: PlannedStore) -> None:
     findings = store.check()
     said = " ".join(finding.what for finding in findings)
     assert [finding for finding in findings if finding.level == "refusal"] == []
-    assert all(word in said for word in ("journal mode WAL", "synchronous FULL", "schema 1", "SQLite 3", "free"))
+    assert all(word in said for word in ("journal mode WAL", "synchronous FULL", "schema 2", "SQLite 3", "free"))
 
 
 @pytest.mark.parametrize(

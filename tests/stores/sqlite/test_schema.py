@@ -104,7 +104,10 @@ def test_damaged_state_is_refused(store: PlannedStore, path: Path) -> None:
         store.claim([claim("a", "second")])
 
 
-@pytest.mark.parametrize("name", ["scan_open", "count_open", "count_final", "count_foreign", "purge", "expire_softly"])
+@pytest.mark.parametrize(
+    "name",
+    ["scan_open", "scan_due", "scan_undated", "count_open", "count_final", "count_foreign", "purge", "expire_softly"],
+)
 def test_no_scan_of_all_keys(store: PlannedStore, path: Path, name: str) -> None:
     """Open records, counts and purge go by an index of their own."""
     store.migrate()

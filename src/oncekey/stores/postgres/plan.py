@@ -13,7 +13,7 @@ from typing import Any
 from oncekey.core.commands import DONE, Claim, Claimed, Page, Purged, Renewal, Settlement, Stale, Swap, Won, Written
 from oncekey.core.record import FORMAT, Guarantee, Label, Record, Seen, State
 from oncekey.errors import RecordUnreadable, StoreUnavailable
-from oncekey.stores.contract import Finding
+from oncekey.stores.contract import Finding, Wanted, no_cursor
 from oncekey.stores.planned import Steps
 from oncekey.stores.postgres import checks
 from oncekey.stores.postgres.binary import blobs, blobs_or_none, flag, flags, integer, long, longs, small, smalls, text
@@ -195,16 +195,24 @@ class PostgresPlan:
         _, rows = yield [self._ask("watch", id_), self._look([id_])]
         return seen_by_id(rows).get(id_)
 
-    def scan(self, states: Sequence[State], due_before: int | None, after: str | None, limit: int) -> Steps[Page]:
-        """Read a page in the order of ids, and one record more to know whether it is the last."""
-        name = "scan_open" if set(states) <= set(LISTED) else "scan_all"
-        after_id = bytes.fromhex(after) if after else b""
-        rows, clock = yield [
-            self._ask(name, smalls(list(states)), after_id, long(due_before), long(limit + 1)),
-            self._look([]),
-        ]
+    def scan(self, wanted: Wanted, after: str | None, limit: int) -> Steps[Page]:
+        """Read a page in the order of ids, or of the queue, and one record more to know whether it is the last."""
+        try:
+            due, id_ = _spot(after)
+        except ValueError as wrong:
+            raise no_cursor(wrong) from wrong
+        more = long(limit + 1)
+        if wanted.queue and wanted.undated:
+            page = self._ask("scan_undated", id_, more)
+        elif wanted.queue:
+            page = self._ask("scan_due", long(wanted.due_before), long(due), id_, more)
+        else:
+            name = "scan_open" if set(wanted.states) <= set(LISTED) else "scan_all"
+            page = self._ask(name, smalls(list(wanted.states)), id_, long(wanted.due_before), more)
+        rows, clock = yield [page, self._look([])]
         records = [seen(row).record for row in rows[:limit]]
-        return Page(records, records[-1].id.hex() if len(rows) > limit else None, clock[0][0])
+        last = f"{records[-1].due_at or 0}:{records[-1].id.hex()}" if len(rows) > limit else None
+        return Page(records, last, clock[0][0])
 
     def purge(self, limit: int) -> Steps[Purged]:
         """Delete a small batch, and with what is left of the limit drop answers whose time is over."""
@@ -263,6 +271,12 @@ class PostgresPlan:
             (rows,) = yield [self._ask("versions", names[0])]
             versions = [version for (version,) in rows]
         return checks.judged(facts, versions, self._schema[-1].version, self._options)
+
+
+def _spot(after: str | None) -> tuple[int, bytes]:
+    """How far a listing has come: when the last record was due, and its id."""
+    due, id_ = after.split(":") if after else ("0", "")
+    return int(due), bytes.fromhex(id_)
 
 
 def seen(row: tuple[Any, ...]) -> Seen:

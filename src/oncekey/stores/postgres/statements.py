@@ -85,6 +85,7 @@ def _words(table: str) -> dict[str, str]:
         "index_open": quoted(f"{name}_open"),
         "index_expiry": quoted(f"{name}_expiry"),
         "index_answer": quoted(f"{name}_answer"),
+        "index_unknown": quoted(f"{name}_unknown"),
         "now": NOW,
         "format": str(FORMAT),
         "columns": ", ".join(f"r.{column}" for column in COLUMNS),

@@ -97,6 +97,23 @@ WHERE r.state IN ({listed}) AND r.state = ANY($1::int2[]) AND r.id > $2::bytea
 ORDER BY r.id LIMIT $4::int8
 
 
+-- name: scan_due
+-- A page of unknown records that are due, the longest due first, from the queue's own index.
+SELECT {now}, {columns}
+FROM {table} AS r
+WHERE r.state = {unknown} AND r.due_at <= (SELECT $1::int8 + CASE WHEN $1 <= 0 THEN {now} ELSE 0 END)
+      AND (r.due_at, r.id) > ($2::int8, $3::bytea)
+ORDER BY r.due_at, r.id LIMIT $4::int8
+
+
+-- name: scan_undated
+-- A page of unknown records that have no time.
+SELECT {now}, {columns}
+FROM {table} AS r
+WHERE r.state = {unknown} AND r.due_at IS NULL AND r.id > $1::bytea
+ORDER BY r.due_at, r.id LIMIT $2::int8
+
+
 -- name: scan_all
 -- A page of records in any state, in the order of the primary key.
 SELECT {now}, {columns}

@@ -12,12 +12,13 @@ answer has ended, stays listed until a purge, even if its key is claimed again m
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from oncekey.core.commands import Page, Purged, Swap
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
-from oncekey.errors import ConfigurationError, StoreError
+from oncekey.errors import StoreError
+from oncekey.stores.contract import Wanted, no_cursor
 from oncekey.stores.redis import commands, layout
 from oncekey.stores.redis.commands import Argument, Command, call, plain
 from oncekey.stores.redis.trouble import sound
@@ -29,6 +30,8 @@ log = logging.getLogger("oncekey.stores.redis")
 
 # What SCAN may look at for one page before it answers with what it has: a listing must not hold up the server.
 SCANS = 200
+# The due times of what is wanted are instants by the time that a record is looked at: nothing is relative any more.
+NOW = 0
 # The numbers of the sets, as the scripts count them; 0 is none.
 NO_SET, IN_PROGRESS_SET, UNKNOWN_SET, FAILED_SET, DATED_SET = range(5)
 OTHER_SETS = {State.UNKNOWN: UNKNOWN_SET, State.FAILED_RETRYABLE: FAILED_SET}
@@ -84,29 +87,16 @@ def forgetting(keys: Keys, set_: int, records: Sequence[bytes]) -> Command:
     return call(commands.FORGET, [keys.sets[set_ - 1], *records], [bytes(BELONGING[set_ - 1])])
 
 
-class Wanted(NamedTuple):
-    """What a listing asks for."""
-
-    states: frozenset[State]
-    due: int | None
-
-    def matches(self, record: Record) -> bool:
-        """Whether this record belongs on the page."""
-        at = record.lease_until if record.state in IN_PROGRESS else record.due_at
-        return record.state in self.states and (self.due is None or (at is not None and at <= self.due))
-
-
-def scan(keys: Keys, states: Sequence[State], due_before: int | None, after: str | None, limit: int) -> Steps[Page]:
+def scan(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps[Page]:
     """A page: by the sets if only open and failed records are asked for, else by a SCAN of all keys."""
     [time] = yield [plain("TIME")]
     now = milliseconds(sound(time))
-    due = now + due_before if due_before is not None and due_before <= 0 else due_before
-    wanted = Wanted(frozenset(states), due)
-    walk = _by_sets if wanted.states <= LISTED else _by_all_keys
+    wanted = wanted._replace(due_before=wanted.due(now))
+    walk = _by_sets if LISTED.issuperset(wanted.states) else _by_all_keys
     try:
         records, after = yield from walk(keys, wanted, after, limit)
     except (ValueError, KeyError) as wrong:
-        raise ConfigurationError("after= is no cursor of this listing: pass on what the page before it gave") from wrong
+        raise no_cursor(wrong) from wrong
     return Page(records, after, now)
 
 
@@ -139,7 +129,8 @@ def _by_sets(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps
     found: list[tuple[Record, Spot]] = []
     for number in _numbers(wanted.states):
         if spot is None or spot.number < number:
-            spot = Spot(number, "-inf", b"")
+            # What has no time stands at the end of its set.
+            spot = Spot(number, "+inf" if wanted.undated and number != FAILED_SET else "-inf", b"")
         if spot.number > number:
             continue
         more = yield from _by_set(keys, wanted, spot, limit + 1 - len(found))
@@ -149,7 +140,7 @@ def _by_sets(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps
     return [record for record, _ in found], None
 
 
-def _numbers(states: frozenset[State]) -> list[int]:
+def _numbers(states: Iterable[State]) -> list[int]:
     return sorted({IN_PROGRESS_SET if state in IN_PROGRESS else OTHER_SETS[state] for state in states})
 
 
@@ -157,7 +148,8 @@ def _by_set(keys: Keys, wanted: Wanted, spot: Spot, count: int) -> Steps[list[tu
     """Up to `count` matching records of one set, behind `spot`."""
     set_ = keys.sets[spot.number - 1]
     # Failed records stand under their deletion, not under what is due.
-    until: Argument = "+inf" if wanted.due is None or spot.number == FAILED_SET else wanted.due
+    due = wanted.due_before
+    until: Argument = "+inf" if due is None or spot.number == FAILED_SET else due
     found: list[tuple[Record, Spot]] = []
     skipped = 0
     while len(found) < count:
@@ -172,7 +164,7 @@ def _by_set(keys: Keys, wanted: Wanted, spot: Spot, count: int) -> Steps[list[tu
             continue
         records = yield from _looked(keys, [entry.key for entry in fresh], spot.number)
         numbered = [(record, entry) for record, entry in zip(records, fresh, strict=True) if record is not None]
-        found += [(r, entry) for r, entry in numbered if wanted.matches(r) and place(r).number == spot.number]
+        found += [(r, entry) for r, entry in numbered if wanted.matches(r, NOW) and place(r).number == spot.number]
         spot, skipped = fresh[-1], 0
     return found[:count]
 
@@ -214,7 +206,7 @@ def _by_all_keys(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> S
             at_end = cursor == "0"
         if waiting:
             records = yield from _looked(keys, waiting)
-            found |= {r.id: r for r in records if r is not None and wanted.matches(r)}
+            found |= {r.id: r for r in records if r is not None and wanted.matches(r, NOW)}
             waiting = []
         if len(found) > limit or at_end:
             break
@@ -245,10 +237,10 @@ def purge(keys: Keys, limit: int) -> Steps[Purged]:
 def _end_answers(keys: Keys, dated: list[bytes], now: int) -> Steps[tuple[int, int]]:
     """End these answers; how many were ended, and how many keys more were taken off the list."""
     records = yield from _looked(keys, dated)
-    over = Wanted(frozenset({State.COMPLETED}), now)
+    over = Wanted((State.COMPLETED,), now)
     swaps, others = [], []
     for key, record in zip(dated, records, strict=True):
-        if record is not None and over.matches(record):
+        if record is not None and over.matches(record, NOW):
             new = replace(record, state=State.EXPIRED, version=record.version + 1, outcome=b"", due_at=None)
             swaps.append(swapping(keys, Swap(record, new)))
         else:

@@ -23,9 +23,9 @@ from oncekey.core.commands import (
     Won,
     Written,
 )
-from oncekey.core.record import Seen, State
+from oncekey.core.record import Seen
 from oncekey.core.transitions import SETTLING
-from oncekey.stores.contract import Finding
+from oncekey.stores.contract import Finding, Wanted
 from oncekey.stores.redis import commands, layout, listing, server
 from oncekey.stores.redis.commands import Argument, Command, call, plain
 from oncekey.stores.redis.layout import WRITTEN
@@ -80,8 +80,8 @@ class RedisPlan:
         [reply] = yield [call(commands.WATCH, [self.keys.record + id_], [])]
         return listing.found(id_, reply)
 
-    def scan(self, states: Sequence[State], due_before: int | None, after: str | None, limit: int) -> Steps[Page]:
-        return listing.scan(self.keys, states, due_before, after, limit)
+    def scan(self, wanted: Wanted, after: str | None, limit: int) -> Steps[Page]:
+        return listing.scan(self.keys, wanted, after, limit)
 
     def purge(self, limit: int) -> Steps[Purged]:
         return listing.purge(self.keys, limit)

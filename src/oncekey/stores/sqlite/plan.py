@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from oncekey.core.commands import (
     DONE,
@@ -27,7 +27,7 @@ from oncekey.core.commands import (
 from oncekey.core.record import IN_PROGRESS, Guarantee, Label, Record, Seen, State
 from oncekey.core.transitions import SETTLING
 from oncekey.errors import RecordUnreadable, SchemaMissing, StoreUnavailable
-from oncekey.stores.contract import Finding
+from oncekey.stores.contract import Finding, Wanted, no_cursor
 from oncekey.stores.sqlite import doctor
 from oncekey.stores.sqlite.statements import STATEMENTS, migrations, repeated, sizes
 from oncekey.stores.sqlite.steps import Change, Phase, Rows, Tell, Watching, Where
@@ -43,6 +43,8 @@ LISTED = frozenset({*IN_PROGRESS, State.FAILED_RETRYABLE, State.UNKNOWN})
 # SQLite's largest integer: an instant further away is written as this one.
 FAR = (1 << 63) - 1
 NOTE_LIMIT = 1000
+# Where due_at stands in a row of a listing: the number first, then the columns.
+DUE = 12
 # Each deletion touches a page of its own, and claims wait meanwhile: with 500 at once their p99 was four times worse.
 PURGED_AT_ONCE = 100
 
@@ -115,6 +117,25 @@ def _change(name: str, values: Sequence[Sequence[Any]]) -> Steps[int]:
 def _find(ids: Iterable[bytes]) -> Steps[dict[bytes, Record]]:
     found = yield from _rows("find", [(id_,) for id_ in ids])
     return {row[0]: read(row) for row in found}
+
+
+class Spot(NamedTuple):
+    """How far a listing has come: when the last record was due, and its number."""
+
+    due: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.due}:{self.seq}"
+
+    @classmethod
+    def read(cls, after: str | None) -> Spot:
+        due, seq = after.split(":") if after else (0, 0)
+        return cls(int(due), int(seq))
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> Spot:
+        return cls(row[DUE] or 0, row[0])
 
 
 class SqlitePlan:
@@ -193,14 +214,23 @@ class SqlitePlan:
             yield Watching(id_, on=False)
         return Seen(record, now) if record is not None else None
 
-    def scan(self, states: Sequence[State], due_before: int | None, after: str | None, limit: int) -> Steps[Page]:
-        """Pages in the order of first claims; the cursor is the last row's number. Unreadable records are left out."""
+    def scan(self, wanted: Wanted, after: str | None, limit: int) -> Steps[Page]:
+        """Pages in the order of first claims, or of the queue of unknown records. Unreadable records are left out."""
         now = yield Phase.READ
-        due = now + due_before if due_before is not None and due_before <= 0 else due_before
-        name = "scan_open" if LISTED.issuperset(states) else "scan_any"
-        rows = yield Rows(STATEMENTS[name], (bits(states), due, int(after or 0), limit + 1))
+        try:
+            spot = Spot.read(after)
+        except ValueError as wrong:
+            raise no_cursor(wrong) from wrong
+        due = wanted.due(now)
+        if wanted.queue and wanted.undated:
+            rows = yield Rows(STATEMENTS["scan_undated"], (spot.seq, limit + 1))
+        elif wanted.queue:
+            rows = yield Rows(STATEMENTS["scan_due"], (due, spot.due, spot.seq, limit + 1))
+        else:
+            name = "scan_open" if LISTED.issuperset(wanted.states) else "scan_any"
+            rows = yield Rows(STATEMENTS[name], (bits(wanted.states), due, spot.seq, limit + 1))
         page = rows[:limit]
-        return Page(list(_readable(page)), str(page[-1][0]) if len(rows) > limit else None, now)
+        return Page(list(_readable(page)), str(Spot.of(page[-1])) if len(rows) > limit else None, now)
 
     def purge(self, limit: int) -> Steps[Purged]:
         """Delete first, then drop the answers whose own time is over. `more` says that the batch was cut short."""

@@ -62,6 +62,18 @@ SELECT seq, {columns} FROM oncekey_record WHERE seq IN (
     ORDER BY seq LIMIT ?4
 ) ORDER BY seq
 
+-- name: scan_due
+-- A page of unknown records that are due, the longest due first: due, and the time and number after which to go on.
+SELECT seq, {columns} FROM oncekey_record INDEXED BY oncekey_unknown
+WHERE state = 5 AND format = 1 AND due_at <= ?1 AND (due_at, seq) > (?2, ?3)
+ORDER BY due_at, seq LIMIT ?4
+
+-- name: scan_undated
+-- A page of unknown records without a time.
+SELECT seq, {columns} FROM oncekey_record INDEXED BY oncekey_unknown
+WHERE state = 5 AND format = 1 AND due_at IS NULL AND seq > ?1
+ORDER BY seq LIMIT ?2
+
 -- name: scan_any
 -- The same for any states, by walking the table from where the last page ended.
 SELECT seq, {columns} FROM oncekey_record

@@ -131,9 +131,15 @@ class Crashing:
         return self._ask("watch", lambda: self.inner.watch(id_))
 
     def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
-        return self.inner.scan(states, due_before=due_before, after=after, limit=limit)
+        return self.inner.scan(states, due_before=due_before, undated=undated, after=after, limit=limit)
 
     def purge(self, limit: int = 500) -> Purged:
         return self.inner.purge(limit)
@@ -192,9 +198,15 @@ class AsyncCrashing:
         return await self._ask("watch", lambda: self.inner.watch(id_))
 
     async def scan(
-        self, states: Sequence[State], *, due_before: int | None = None, after: str | None = None, limit: int = 100
+        self,
+        states: Sequence[State],
+        *,
+        due_before: int | None = None,
+        undated: bool = False,
+        after: str | None = None,
+        limit: int = 100,
     ) -> Page:
-        return await self.inner.scan(states, due_before=due_before, after=after, limit=limit)
+        return await self.inner.scan(states, due_before=due_before, undated=undated, after=after, limit=limit)
 
     async def purge(self, limit: int = 500) -> Purged:
         return await self.inner.purge(limit)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from oncekey.core.commands import Claim, Swap
 from oncekey.core.decision import Execute
 from oncekey.core.flows import lapse
-from oncekey.core.record import OPEN, Guarantee, Record, State
+from oncekey.core.record import OPEN, Guarantee, Record, State, replace
 from oncekey.stores.contract import Finding, Store
 from oncekey.testing.bench import HOUR, PATIENCE, SOON, TERMS, Bench, a_claim, a_settlement, another_request
 from oncekey.testing.expect import RuleBroken, done, expect, holds, is_a, won
@@ -67,6 +67,45 @@ def pages_are_complete(bench: Bench) -> None:
     claims = [bench.won() for _ in range(9)] + [bench.won(state=State.CLAIMED) for _ in range(4)]
     for limit in (5, 13, 1000):
         expect(ours(listed(bench.store, OPEN, limit=limit), claims), ids(*claims), f"pages of {limit}")
+
+
+@scenario
+def the_longest_due_come_first(bench: Bench) -> None:
+    """Due unknown records come by their times, page by page; what is due later, or never, is not among them."""
+    waits = (30, 10, 20, 10, 40)
+    due = [bench.settled(State.UNKNOWN, keep_for=None, due_for=wait) for wait in waits]
+    later = bench.settled(State.UNKNOWN, keep_for=None, due_for=HOUR)
+    never = bench.settled(State.UNKNOWN, keep_for=None)
+    bench.outwait()
+    for limit in (2, 1000):
+        found = [one for one in listed(bench.store, (State.UNKNOWN,), 0, limit) if one.id in ids(*due, later, never)]
+        expect({one.id for one in found}, ids(*due), f"pages of {limit}: all that is due")
+        times = [one.due_at or 0 for one in found]
+        expect(times, sorted(times), f"pages of {limit}: by their times")
+
+
+@scenario
+def what_has_no_time_is_listed_apart(bench: Bench) -> None:
+    """Unknown records without a time have a listing of their own, in pages, and leave it when they are given one."""
+    dead = [bench.settled(State.UNKNOWN, keep_for=None) for _ in range(5)]
+    dated = bench.settled(State.UNKNOWN, keep_for=None, due_for=HOUR)
+    others = [bench.won(), bench.settled(), bench.settled(State.FAILED_RETRYABLE)]
+
+    def undated(limit: int) -> set[bytes]:
+        found: list[Record] = []
+        after = None
+        while True:
+            page = bench.store.scan((State.UNKNOWN,), undated=True, after=after, limit=limit)
+            found, after = found + page.records, page.after
+            if after is None:
+                return ours(found, [*dead, dated, *others])
+
+    for limit in (2, 1000):
+        expect(undated(limit), ids(*dead), f"pages of {limit}")
+    seen = bench.record(dead[0].id)
+    timed = replace(seen, version=seen.version + 1, due_at=seen.claimed_at + HOUR)
+    done(bench.store.swap(Swap(seen, timed)), "it is given a time")
+    expect(undated(1000), ids(*dead[1:]), "it is asked about again")
 
 
 @scenario
