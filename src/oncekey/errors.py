@@ -17,6 +17,8 @@
     ├── RedeliverLater          the message cannot be handled now: leave it unacknowledged
     ├── BrokerUnavailable       the broker could not be reached, or did not confirm: it is tried again
     ├── MessageRefused          the broker does not take this message
+    ├── NotGranted              the key is not free: `reason` says why, `after` when to come again
+    ├── TransactionEnded        the code in a transaction has committed or rolled back by itself
     ├── LeaseLost               the lease ended, or another owner holds the record
     ├── JournalFull             the calls and results of one operation are more than its record keeps
     └── outcome signals, raised by a handler to say what it knows
@@ -138,6 +140,27 @@ class MessageRefused(OnceKeyError):
         super().__init__(reason)
         self.after = after
         self.final = final
+
+
+class NotGranted(OnceKeyError):
+    """The key is not free, and nothing was run.
+
+    `reason` is the name of the problem that HTTP clients are told (docs/problems): in-progress, retry-later,
+    outcome-unknown, key-reused, key-expired, attempts-exhausted, request-too-old. `after` is in seconds, or None where
+    waiting does not help.
+    """
+
+    status = 409
+
+    def __init__(self, reason: str, message: str, status: int = 409, after: float | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.status = status
+        self.after = after
+
+
+class TransactionEnded(OnceKeyError):
+    """The code in a transaction has committed or rolled back by itself; what it has left undone was rolled back."""
 
 
 class LeaseLost(OnceKeyError):

@@ -7,7 +7,9 @@ What it can do hangs on it; each part is loaded when it is first used, and nothi
 
 from __future__ import annotations
 
+import functools
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oncekey.core.policy import Policy
@@ -16,6 +18,7 @@ from oncekey.errors import ConfigurationError
 from oncekey.http import scope as scopes
 
 if TYPE_CHECKING:
+    from oncekey.effects.transaction import House, Transaction
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.events import Sink
     from oncekey.engine.threaded import Engine
@@ -65,6 +68,39 @@ class OnceKey:
 
                 self._async_engine = AsyncEngine(self.store, self.tuning, self.sinks)
             return self._async_engine
+
+    def transaction(
+        self,
+        connection: Any,
+        *,
+        key: str | Callable[..., str],
+        operation: str,
+        caller: str | Callable[..., str] | None = None,
+        body: Any = None,
+        database_only: bool = False,
+        tries: int = 5,
+    ) -> Transaction:
+        """One operation in one transaction of yours: the claim of its key, your writes and the outcome, or nothing.
+
+        `connection` is one that you have, or what opens one: a pool, an engine, a sessionmaker, transaction.atomic.
+        Use it by `with` or `async with`, or as a decorator, where key, caller and body may be functions of the
+        arguments. `operation` is "POST /orders" or any name; `caller` is whose key it is; `body` is what was asked.
+        `database_only=True` says that a decorated function does nothing outside of the database: then it is run again,
+        up to `tries` times, when the database asks for that (serialization failures, deadlocks).
+        """
+        if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
+            raise ConfigurationError(f"tries={tries!r} makes no sense: write a whole number of 1 or more")
+        from oncekey.effects.transaction import Again, Request, Transaction  # noqa: PLC0415 - loaded when it is used
+
+        return Transaction(self._house, connection, Request(key, operation, caller, body), Again(database_only, tries))
+
+    @functools.cached_property
+    def _house(self) -> House:
+        from oncekey.effects.transaction import house  # noqa: PLC0415 - as above
+        from oncekey.engine.events import Events  # noqa: PLC0415 - as above
+        from oncekey.http.gate import Gate  # noqa: PLC0415 - as above
+
+        return house(self.store, Gate(scope=self.scope, policy=self.policy, **self.choices), Events(self.sinks))
 
     def close(self) -> None:
         """Let go of the store, under threads."""

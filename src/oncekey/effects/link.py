@@ -30,6 +30,11 @@ class Link(Protocol):
     awaited: bool
     joined: bool
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun."""
+        ...
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
         """Run one statement, its values bound at $1, $2 and so on."""
         ...

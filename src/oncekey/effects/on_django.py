@@ -36,6 +36,11 @@ class DjangoLink:
         """The connection, which belongs to a thread."""
         return by_alias[self.alias]
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun."""
+        return bool(self.wrapper.in_atomic_block)
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
         """Run one statement; a driver that we do not know is spoken to through Django's cursor."""
         self.wrapper.ensure_connection()
@@ -56,7 +61,7 @@ class DjangoLink:
     def begin(self) -> Flow[None]:
         """Enter `atomic`."""
         yield
-        self.joined = self.wrapper.in_atomic_block
+        self.joined = self.open
         self._block = transaction.atomic(using=self.alias)
         self._block.__enter__()
 

@@ -54,6 +54,11 @@ class PsycopgLink:
         self.joined = False
         self._block: Any = None
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun."""
+        return self.connection.info.transaction_status != pq.TransactionStatus.IDLE
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
         """Run one statement; psycopg prepares it after a few uses, if the connection may."""
         make: Any = _AsyncCursor if self.awaited else _Cursor
@@ -70,7 +75,7 @@ class PsycopgLink:
 
     def begin(self) -> Flow[None]:
         """The block of psycopg itself: a transaction, or a savepoint."""
-        self.joined = self.connection.info.transaction_status != pq.TransactionStatus.IDLE
+        self.joined = self.open
         self._block = block = self.connection.transaction()
         yield block.__aenter__() if self.awaited else block.__enter__()  # type: ignore[union-attr]
 

@@ -30,6 +30,11 @@ class SqlalchemyLink:
         self.database = _database(owner)
         self._block: Any = None
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun."""
+        return bool(self.owner.in_transaction())
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
         """Run one statement in the owner's transaction, which SQLAlchemy begins if there is none."""
         driver = yield from self._driver()
@@ -48,7 +53,7 @@ class SqlalchemyLink:
 
     def begin(self) -> Flow[None]:
         """SQLAlchemy's transaction, or a savepoint in the one that has begun."""
-        self.joined = self.owner.in_transaction()
+        self.joined = self.open
         self._block = yield self.owner.begin_nested() if self.joined else self.owner.begin()
         if self.database == "sqlite" and not self.joined:
             yield from self._take_write_lock()
@@ -64,8 +69,16 @@ class SqlalchemyLink:
         yield self._block.commit()
 
     def rollback(self) -> Flow[None]:
-        """Undo it."""
-        yield self._block.rollback()
+        """Undo it; without a savepoint, whatever is open now: the caller may have ended what we had begun."""
+        if self.joined:
+            yield self._block.rollback()
+            return
+        yield self.owner.rollback()
+        if isinstance(self.owner, Connection | AsyncConnection):
+            # It knows nothing of what the driver has begun by itself.
+            driver = yield from self._driver()
+            if driver is not None and driver.open:
+                yield driver.connection.rollback()
 
     def _driver(self) -> Flow[Any]:
         connection = self.owner

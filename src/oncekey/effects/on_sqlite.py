@@ -22,6 +22,11 @@ class SqliteLink:
         self.awaited = awaited
         self.joined = False
 
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun."""
+        return bool(self.connection.in_transaction)
+
     def execute(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
         """Run one statement. SQLite's own row factory is left aside: rows are tuples."""
         cursor = yield self.connection.cursor()
@@ -41,7 +46,7 @@ class SqliteLink:
 
     def begin(self) -> Flow[None]:
         """Take the write lock at once, for a read that turns into a write is refused without waiting."""
-        self.joined = self.connection.in_transaction
+        self.joined = self.open
         yield from self.execute(f"SAVEPOINT {SAVEPOINT}" if self.joined else "BEGIN IMMEDIATE")
 
     def commit(self) -> Flow[None]:

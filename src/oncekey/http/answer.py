@@ -17,6 +17,7 @@ from oncekey.errors import (
     ConfigurationError,
     LeaseLost,
     NotExecuted,
+    NotGranted,
     OnceKeyError,
     OutcomeUnknown,
     RecordForged,
@@ -65,25 +66,39 @@ def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: s
     return Reply(dialect.replay_statuses.get(status, status), headers, body)
 
 
-def answer(dialect: Dialect, decision: Decision, *, key: str | None = None, spread: float | None = None) -> Reply:
-    """The reply to every decision but Execute. The outcome of a Replay must be opened already (engine.sealing)."""
-    wait: int | None = None
+def not_granted(decision: Decision) -> NotGranted:
+    """The same for code without a client: an error for every decision but Execute and Replay."""
+    if isinstance(decision, Replay):
+        raise TypeError("a Replay has an answer")
+    slug, detail, wait, _ = _refusing(decision)
+    return NotGranted(slug, detail, PROBLEMS[slug].status, wait)
+
+
+_Refusing = tuple[str, str, int | None, Record | None]
+
+
+def _refusing(decision: Execute | InProgress | Unknown | Mismatch | Refused) -> _Refusing:
+    """The problem, its detail, how long to wait, and the record that it is about."""
     match decision:
-        case Replay(record):
-            return replay(dialect, unpack(record.outcome), key=key, ref=key_ref(record.id))
         case InProgress(record, left_for):
-            slug, detail = _waiting(record)
-            wait = _seconds(left_for)
+            return *_waiting(record), _seconds(left_for), record
         case Unknown(record, left_for):
-            slug, detail, wait = "outcome-unknown", UNKNOWN_DETAIL, max(_seconds(left_for), UNKNOWN_WAIT)
+            return "outcome-unknown", UNKNOWN_DETAIL, max(_seconds(left_for), UNKNOWN_WAIT), record
         case Mismatch(record):
-            slug, detail = "key-reused", MISMATCH_DETAIL
-        case Refused(record, reason):
-            slug, detail = REFUSALS[reason]
+            return "key-reused", MISMATCH_DETAIL, None, record
+        case Refused(refused, reason):
+            return *REFUSALS[reason], None, refused
         case Execute():
             raise TypeError("Execute is no answer: run the work")
         case _:
             assert_never(decision)
+
+
+def answer(dialect: Dialect, decision: Decision, *, key: str | None = None, spread: float | None = None) -> Reply:
+    """The reply to every decision but Execute. The outcome of a Replay must be opened already (engine.sealing)."""
+    if isinstance(decision, Replay):
+        return replay(dialect, unpack(decision.record.outcome), key=key, ref=key_ref(decision.record.id))
+    slug, detail, wait, record = _refusing(decision)
     fault = _fault(dialect, slug, detail, wait=wait, spread=spread)
     if record is None:
         return write(dialect, fault, key)

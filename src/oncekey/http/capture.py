@@ -105,7 +105,7 @@ def settlement(
     """How a finished answer is recorded. `begun` is False while the latch says that no effect has left."""
     verdict = dialect.outcomes.verdict(status, headers)
     if verdict is Verdict.KEPT:
-        return _completed(policy)
+        return completed(policy)
     note = f"the handler answered {status}"
     if verdict is Verdict.FORGOTTEN:
         return Ending(Verdict.FORGOTTEN, _AT_ONCE, None, note)
@@ -118,7 +118,8 @@ def settlement_without_answer(policy: Policy, error: BaseException | None, *, be
     return _unfinished(policy, note, nothing_done=isinstance(error, NotExecuted) or not begun)
 
 
-def _completed(policy: Policy) -> Ending:
+def completed(policy: Policy) -> Ending:
+    """How an answer is kept."""
     # due_at of a completed record is the end of the answer, expires_at that of the key; only a longer key needs both.
     if policy.keep_key_for is None or policy.keep_key_for == policy.keep_for:
         return Ending(Verdict.KEPT, ms(policy.keep_for), None)

@@ -98,8 +98,11 @@ class Gate:
         if not isinstance(caller, str):
             log.error("scope= must give the caller's name as a text, or None; it gave %s", type(caller).__name__)
             return refuse(self.dialect, ConfigurationError("the scope gave no text"))
+        return self.exchange(request, key, caller, endpoint_of(request.method, request.path))
+
+    def exchange(self, request: Request, key: str, caller: str, endpoint: str) -> Exchange:
+        """The exchange of a caller whose name is known."""
         in_scope = self.dialect.endpoint == "scope"
-        endpoint = endpoint_of(request.method, request.path)
         hasher, digest = self._scopes(caller, endpoint if in_scope else "")
         parts = Parts(request.method, request.path, request.query, request.header(b"content-type"), request.body)
         claim = Claim(

@@ -59,6 +59,11 @@ def migrations(table: str) -> list[Migration]:
     return [Migration(int(name[:4]), tuple(_read(f"schema/{name}", table).values())) for name in scripts]
 
 
+def texts_of(path: str, table: str) -> dict[str, str]:
+    """The statements of another file, for connections that are not our lanes."""
+    return {name: statement.sql.decode() for name, statement in _read(path, table).items()}
+
+
 def _read(path: str, table: str) -> dict[str, Statement]:
     text = files(__package__).joinpath(path).read_text(encoding="utf-8")
     words = _words(table)

@@ -28,6 +28,12 @@ SET state = s.column3, version = version + 1, lease_until = NULL, due_at = s.col
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?), ...) AS s
 WHERE oncekey_record.id = s.column1 AND token = s.column2 AND token <> x'' AND (s.column4 >> state) & 1 AND format = 1
 
+-- name: complete
+-- In a caller's own transaction: keep the outcome of what was claimed in it. due_at, expires_at, outcome, id, token.
+UPDATE oncekey_record
+SET state = 3, guarantee = 2, version = version + 1, lease_until = NULL, due_at = ?, expires_at = ?, outcome = ?
+WHERE id = ? AND token = ? AND state = 2 AND format = 1
+
 -- name: renew
 -- Prolong living leases; with begin, set the latch; with a journal, keep it. id, token, lease_until, cap_for, begin, now,
 -- journal (NULL: none).

@@ -1,0 +1,75 @@
+"""The store's own plan, carried out in a caller's transaction, which has the write lock of the file already."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from oncekey.core.commands import DONE, Claim, Claimed, Settlement, Swap, Won, Written
+from oncekey.core.record import Guarantee, Seen, State
+from oncekey.stores.memory import wall_clock
+from oncekey.stores.sqlite.plan import SqlitePlan, after
+from oncekey.stores.sqlite.plan import Steps as Planned
+from oncekey.stores.sqlite.statements import STATEMENTS
+from oncekey.stores.sqlite.steps import Change, Phase, Rows
+from oncekey.stores.within import Ask, Steps
+
+T = TypeVar("T")
+# It ends with the transaction in which it was set: so it shows whether that is still the one that is open.
+MARK: Final = "oncekey_attempt"
+_GONE: Final = "no such savepoint"
+
+
+class SqliteWithin:
+    """One attempt in one transaction."""
+
+    def __init__(self) -> None:
+        self._plan = SqlitePlan()
+
+    def claim(self, claim: Claim) -> Steps[Claimed]:
+        """Insert what is not there."""
+        claim = claim._replace(state=State.EXECUTING, guarantee=Guarantee.AT_MOST_ONCE)
+        (answer,) = yield from _carry_out(self._plan.claim([claim]))
+        if isinstance(answer, Won):
+            yield Ask(f"SAVEPOINT {MARK}")
+        return answer
+
+    def look(self, id_: bytes) -> Steps[Seen | None]:
+        """Read the record."""
+        return (yield from _carry_out(self._plan.get(id_)))
+
+    def swap(self, swap: Swap) -> Steps[Written]:
+        """Replace the record that was seen."""
+        written = yield from _carry_out(self._plan.swap(swap))
+        if written == DONE:
+            yield Ask(f"SAVEPOINT {MARK}")
+        return written
+
+    def complete(self, settlement: Settlement) -> Steps[bool]:
+        """Keep the outcome. False: this is another transaction than the one in which the key was claimed."""
+        id_, token, _, outcome, keep_for, due_for, _ = settlement
+        try:
+            yield Ask(f"RELEASE {MARK}")
+        except Exception as error:
+            if _GONE not in str(error):
+                raise
+            return False
+        now = wall_clock()
+        values = (after(now, due_for), after(now, keep_for), outcome, id_, token)
+        return (yield Ask(STATEMENTS["complete"], values)).changed == 1
+
+
+def _carry_out(planned: Planned[T]) -> Steps[T]:
+    """Run a verb of the plan; its phases begin nothing here, and nobody can wait for what nobody sees."""
+    answer: Any = None
+    try:
+        while True:
+            step = planned.send(answer)
+            answer = None
+            if isinstance(step, Phase):
+                answer = wall_clock()
+            elif isinstance(step, Rows):
+                answer = (yield Ask(*step)).rows
+            elif isinstance(step, Change):
+                answer = (yield Ask(*step)).changed
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]

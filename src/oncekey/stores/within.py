@@ -1,0 +1,51 @@
+"""A record's verbs inside of a transaction on somebody else's connection.
+
+Each store that can do so has a `within.py`, whose plan yields Ask and is sent Got. A plan serves one attempt. It knows
+at `complete` whether the transaction in which the key was claimed is still the one that is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from oncekey.core.commands import Claim, Claimed, Settlement, Swap, Written
+from oncekey.core.record import Seen
+
+T = TypeVar("T")
+
+
+class Ask(NamedTuple):
+    """A statement for the caller's connection."""
+
+    sql: str
+    values: Sequence[Any] = ()
+
+
+class Got(Protocol):
+    """What a statement gave."""
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]: ...
+    @property
+    def changed(self) -> int: ...
+
+
+Steps = Generator[Ask, Got, T]
+
+
+class InFlight(Exception):
+    """Another transaction has the key at this moment, and nobody waits for it."""
+
+
+class Within(Protocol):
+    """The verbs.
+
+    What is claimed is EXECUTING and AT_MOST_ONCE, so that whoever commits it without its outcome leaves an operation
+    that turns unknown, and is never run again by itself.
+    """
+
+    def claim(self, claim: Claim) -> Steps[Claimed]: ...
+    def look(self, id_: bytes) -> Steps[Seen | None]: ...
+    def swap(self, swap: Swap) -> Steps[Written]: ...
+    def complete(self, settlement: Settlement) -> Steps[bool]: ...
