@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
-from oncekey.cli.commands import COMMANDS, demo
+from oncekey.cli.commands import COMMANDS, STORELESS
 from oncekey.cli.exits import Exit, code_of
 from oncekey.cli.naming import NotFound
 from oncekey.cli.options import UsageError, parsed
@@ -45,8 +45,8 @@ def guarded(words: list[str]) -> Exit:
     remarks = Remarks(as_json="--json" in words)
     try:
         given = parsed(words)
-        if given.command == "demo":
-            return demo(given)
+        if given.command in STORELESS:
+            return STORELESS[given.command](given)
         remarks.url = given.store = given.store or os.environ.get(STORE, "")
         listen_to_logs(remarks)
         return run(given)

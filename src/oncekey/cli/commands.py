@@ -88,6 +88,13 @@ def doctor(store: Store, given: Given, out: Output) -> Exit:
     return Exit.FOUND if given.strict and health.warned else Exit.OK
 
 
+def client(given: Given) -> Exit:
+    """Look at the journal of a client. It needs no store."""
+    from oncekey.cli import client as journal  # noqa: PLC0415 - no other command needs a client
+
+    return journal.run(given)
+
+
 def demo(given: Given) -> Exit:
     """Serve the demo. It never uses ONCEKEY_STORE: that may be a real one, and the demo makes its own tables."""
     try:
@@ -99,6 +106,9 @@ def demo(given: Given) -> Exit:
     serve.run(host=given.host, port=given.port, store=given.store or None, workers=given.workers)
     return Exit.OK
 
+
+# These serve, or look elsewhere.
+STORELESS: dict[str, Callable[[Given], Exit]] = {"demo": demo, "client": client}
 
 COMMANDS: dict[str, Command] = {
     "migrate": migrate,

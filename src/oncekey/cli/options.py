@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
 
+from oncekey.cli import options_client
 from oncekey.cli.exits import MEANINGS
 from oncekey.operations import CHOICES, KEEP_FOR
 
@@ -59,6 +60,7 @@ def parser() -> Parser:
     command("dead-letters", "list unknown outcomes that nobody asks about any more", _dead_letters)
     command("purge", "sweep lapsed leases and delete what has expired", _purge)
     command("stats", "count operations by state", lambda made: None)
+    command("client", "finish what a client has begun", lambda made: options_client.fill(made, shared, _seconds))
     command("doctor", "check the store, its settings and this machine", _doctor)
     return top
 

@@ -1,0 +1,104 @@
+"""Retries for aiohttp, in one line.
+
+    session = aiohttp.ClientSession(middlewares=[RetryMiddleware()])
+
+POST and PATCH get a key, one for all attempts; a key that you set yourself is kept. Limit single attempts with
+`ClientTimeout(sock_connect=..., sock_read=...)`: `total` covers all attempts together, and cancels them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from oncekey.client.aio import run_async
+from oncekey.client.carriage import Carriage
+from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, streams
+from oncekey.client.journal import Journal, Request
+from oncekey.client.judging import Answer
+from oncekey.client.machine import Retries, Sent
+
+__all__ = ["RetryMiddleware"]
+
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_TROUBLE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError)
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class _Hop(NamedTuple):
+    """A redirect that the session is about to follow."""
+
+    to: Any  # a yarl.URL, which is aiohttp's business
+    key: str
+    same_origin: bool
+
+
+_HOP: ContextVar[_Hop | None] = ContextVar("oncekey_aiohttp", default=None)
+
+
+class RetryMiddleware:
+    """Give each POST and PATCH one key, and send it until there is a definite answer.
+
+    What is definite is returned, whatever its status. What is not is raised: NothingSent, GaveUp or OutcomeUnknown,
+    each of which is also an `aiohttp.ClientConnectionError`. Answers are read whole, so that a cut one is noticed.
+    """
+
+    def __init__(
+        self, *, retries: Retries | None = None, carriage: Carriage | None = None, journal: Journal | None = None
+    ) -> None:
+        self._terms = Terms(retries or Retries(), carriage or Carriage(), journal, aiohttp.ClientConnectionError)
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        guard = await self._guard(request)
+        if guard is None:
+            return await handler(request)
+        response: aiohttp.ClientResponse = await run_async(guard, lambda: self._sent(request, handler))
+        self._expect_hop(response, guard.key)
+        return response
+
+    async def _guard(self, request: aiohttp.ClientRequest) -> Guard | None:
+        """A redirect within one origin keeps its key; to another one it loses it, for it is not for strangers."""
+        hop = _HOP.get()
+        _HOP.set(None)
+        header = self._terms.carriage.header
+        if hop is not None and hop.to == request.url:
+            request.headers.popall(header or "-", None)
+            if not hop.same_origin:
+                return None
+            if header and request.method.upper() in self._terms.carriage.methods:
+                request.headers[header] = self._terms.carriage.written(hop.key)
+        carried = request.method.upper() in self._terms.carriage.methods
+        if not carried and (not header or header not in request.headers):
+            return None
+        body = await request.body.as_bytes() if request.body else b""
+        headers = tuple((str(name), value) for name, value in request.headers.items())
+        guard = Guard.of(self._terms, Request(request.method, str(request.url), headers, body))
+        if guard is not None:
+            request.headers.update(dict(guard.prepared.headers))
+            if guard.prepared.body != body:
+                await request.update_body(guard.prepared.body)
+        return guard
+
+    @staticmethod
+    async def _sent(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> Reply | Lost:
+        try:
+            response = await handler(request)
+            headers = lower({str(name): value for name, value in response.headers.items()})
+            body = b"" if streams(headers) else await response.read()
+        except _TROUBLE as error:
+            if hopeless(error):
+                raise
+            return Lost(Sent.NO if isinstance(error, _NOT_SENT) else Sent.MAYBE, error)
+        return Reply(Answer(response.status, headers, body), response)
+
+    @staticmethod
+    def _expect_hop(response: aiohttp.ClientResponse, key: str) -> None:
+        where = response.headers.get("Location") or response.headers.get("URI")
+        if response.status in _REDIRECTS and where:
+            to = response.url.join(type(response.url)(where))
+            _HOP.set(_Hop(to, key, to.origin() == response.url.origin()))

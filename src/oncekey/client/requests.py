@@ -1,0 +1,115 @@
+"""Retries for requests, in one line.
+
+    session.mount("https://api.example.com/", RetryAdapter())
+
+It wraps any other adapter. POST and PATCH get a key, one for all attempts; a key that you set yourself is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+from oncekey.client.carriage import Carriage
+from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams, unframed, whole
+from oncekey.client.journal import Journal, Request
+from oncekey.client.judging import Answer
+from oncekey.client.machine import Retries, Sent
+
+__all__ = ["RetryAdapter"]
+
+_TROUBLE = (
+    *(requests.ConnectionError, requests.Timeout),
+    *(requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError),
+)
+_NOT_SENT = (NewConnectionError, NameResolutionError, ConnectTimeoutError)
+_ORIGIN = "oncekey.origin"
+
+
+def _lost(error: requests.RequestException) -> Lost:
+    if hopeless(error):
+        raise error
+    inner = error.args[0] if error.args else None
+    reason = getattr(inner, "reason", inner)
+    not_sent = isinstance(error, requests.ConnectTimeout) or isinstance(reason, _NOT_SENT)
+    return Lost(Sent.NO if not_sent else Sent.MAYBE, error)
+
+
+def _reply(response: requests.Response) -> Reply | Lost:
+    headers = lower(response.headers)
+    body = b"" if streams(headers) else response.content
+    if unframed(response.status_code, headers, body):
+        return Lost(Sent.MAYBE, requests.ConnectionError("the answer was cut inside its headers"))
+    return Reply(Answer(response.status_code, headers, body), response)
+
+
+class RetryAdapter(BaseAdapter):
+    """Give each POST and PATCH one key, and send it until there is a definite answer.
+
+    What is definite is returned, whatever its status. What is not is raised: NothingSent, GaveUp or OutcomeUnknown,
+    each of which is also a `requests.ConnectionError`. A success whose headers were cut is not taken for one.
+    """
+
+    def __init__(
+        self,
+        adapter: BaseAdapter | None = None,
+        *,
+        retries: Retries | None = None,
+        carriage: Carriage | None = None,
+        journal: Journal | None = None,
+    ) -> None:
+        super().__init__()
+        self._inner = adapter or HTTPAdapter()
+        self._terms = Terms(retries or Retries(), carriage or Carriage(), journal, requests.ConnectionError)
+
+    def send(
+        self,
+        request: requests.PreparedRequest,
+        stream: bool = False,  # noqa: FBT001, FBT002 - the signature of requests
+        timeout: Any = None,
+        verify: bool | str = True,  # noqa: FBT001, FBT002 - as above
+        cert: Any = None,
+        proxies: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        how = {"stream": stream, "timeout": timeout, "verify": verify, "cert": cert, "proxies": proxies}
+        guard = self._guard(request)
+        if guard is None:
+            return self._inner.send(request, **how)
+        response: requests.Response = run(guard, lambda: self._sent(request, how))
+        return response
+
+    def _guard(self, request: requests.PreparedRequest) -> Guard | None:
+        """A redirect to another origin loses the key: it is not for strangers."""
+        url = urlsplit(request.url or "")
+        origin = f"{url.scheme}://{url.netloc}"
+        # requests copies the hooks to each hop of a redirect, and asks only for those called "response".
+        hooks: dict[str, Any] = request.hooks
+        if hooks.setdefault(_ORIGIN, origin) != origin:
+            request.headers.pop(self._terms.carriage.header or "-", None)
+            return None
+        carried = (request.method or "").upper() in self._terms.carriage.methods
+        if not carried and self._terms.carriage.header not in request.headers:
+            return None
+        body = whole(request.body)
+        headers = tuple(request.headers.items())
+        guard = Guard.of(self._terms, Request(request.method or "", request.url or "", headers, body))
+        if guard is not None:
+            request.body = guard.prepared.body or None
+            request.headers.update(dict(guard.prepared.headers))
+            request.headers.pop("Transfer-Encoding", None)
+            request.headers["Content-Length"] = str(len(guard.prepared.body))
+        return guard
+
+    def _sent(self, request: requests.PreparedRequest, how: dict[str, Any]) -> Reply | Lost:
+        try:
+            return _reply(self._inner.send(request, **how))
+        except _TROUBLE as error:
+            return _lost(error)
+
+    def close(self) -> None:
+        self._inner.close()
