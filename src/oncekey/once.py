@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oncekey.core.policy import Policy
+from oncekey.engine.sealing import Sealer
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import ConfigurationError
 from oncekey.http import scope as scopes
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from oncekey.engine.events import Sink
     from oncekey.engine.threaded import Engine
     from oncekey.http.scope import Scope
+    from oncekey.reconcile import AsyncReconciler, Pace, Reconciler, Rules
+    from oncekey.reconcile.resolvers import R, Resolvers
 
 
 class OnceKey:
@@ -45,6 +48,7 @@ class OnceKey:
         self.sinks = sinks
         self.choices = choices
         self.tuning = Tuning(store_for=self.policy.store_for, waiting=self.policy.waiting)
+        self.resolvers: Resolvers | None = None
         self._engine: Engine | None = None
         self._async_engine: AsyncEngine | None = None
         self._making = threading.Lock()
@@ -101,6 +105,37 @@ class OnceKey:
         from oncekey.http.gate import Gate  # noqa: PLC0415 - as above
 
         return house(self.store, Gate(scope=self.scope, policy=self.policy, **self.choices), Events(self.sinks))
+
+    def resolver(self, endpoint: str) -> Callable[[R], R]:
+        """Register who finds out about an endpoint's unknown outcomes: `@once.resolver("POST /payments")`.
+
+        `"*"` answers for all others. The function gets an Inquiry and answers with a Finding (oncekey.reconcile).
+        """
+        return self._resolvers()(endpoint)
+
+    def _resolvers(self) -> Resolvers:
+        from oncekey.reconcile.resolvers import Resolvers  # noqa: PLC0415 - only who reconciles loads it
+
+        self.resolvers = self.resolvers if self.resolvers is not None else Resolvers()
+        return self.resolvers
+
+    def reconciler(self, pace: Pace | None = None) -> Reconciler:
+        """The worker that asks the resolvers, for threads: `run_once()`, `run()`, or `with once.reconciler():`."""
+        from oncekey.reconcile import Reconciler  # noqa: PLC0415 - as above
+
+        return Reconciler(self.engine.store, self._rules(pace), self.sinks)
+
+    def async_reconciler(self, pace: Pace | None = None) -> AsyncReconciler:
+        """The same for asyncio: `async with once.async_reconciler():`."""
+        from oncekey.reconcile import AsyncReconciler  # noqa: PLC0415 - as above
+
+        return AsyncReconciler(self.async_engine.store, self._rules(pace), self.sinks)
+
+    def _rules(self, pace: Pace | None) -> Rules:
+        from oncekey.reconcile import Pace, Rules  # noqa: PLC0415 - as above
+
+        sealer = self.choices.get("sealer") or Sealer()
+        return Rules(self._resolvers(), sealer, pace or Pace(), self.policy)
 
     def close(self) -> None:
         """Let go of the store, under threads."""

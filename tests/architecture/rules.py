@@ -87,6 +87,7 @@ RESTRICTED: dict[str, tuple[str, ...]] = {
         "client/",
         "demo/",
         "effects/outbox/",
+        "reconcile/",
     ),  # back-off may be predictable; tokens and ids may not: they use `secrets`
     "pickle": (),  # reading a pickle runs code
     "marshal": (),  # as pickle

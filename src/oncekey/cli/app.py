@@ -47,6 +47,9 @@ def guarded(words: list[str]) -> Exit:
         given = parsed(words)
         if given.command in STORELESS:
             return STORELESS[given.command](given)
+        if given.command == "reconcile":
+            listen_to_logs(remarks)
+            return _reconcile(given)
         remarks.url = given.store = given.store or os.environ.get(STORE, "")
         listen_to_logs(remarks)
         return run(given)
@@ -69,6 +72,12 @@ def run(given: argparse.Namespace) -> Exit:
         return COMMANDS[given.command](store, given, out)
     finally:
         store.close()
+
+
+def _reconcile(given: argparse.Namespace) -> Exit:
+    from oncekey.cli.service import reconcile  # noqa: PLC0415 - no other command runs an application
+
+    return reconcile(given, _output(given))
 
 
 def _output(given: argparse.Namespace) -> Output:

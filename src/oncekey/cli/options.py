@@ -11,8 +11,10 @@ from typing import NoReturn
 from oncekey.cli import options_client
 from oncekey.cli.exits import MEANINGS
 from oncekey.operations import CHOICES, KEEP_FOR
+from oncekey.reconcile.pace import Pace
 
 STORE_FOR = 10.0
+TRIES, AT_ONCE = Pace().tries, Pace().at_once
 PORTS = range(65_536)
 
 
@@ -58,6 +60,7 @@ def parser() -> Parser:
     command("resolve", "settle an operation by hand, signed with a reason", _resolve)
     command("retry", "have unknown outcomes asked about again", _retry)
     command("dead-letters", "list unknown outcomes that nobody asks about any more", _dead_letters)
+    command("reconcile", "ask an application's resolvers about unknown outcomes, until SIGTERM", _reconcile)
     command("purge", "sweep lapsed leases and delete what has expired", _purge)
     command("stats", "count operations by state", lambda made: None)
     command("client", "finish what a client has begun", lambda made: options_client.fill(made, shared, _seconds))
@@ -171,6 +174,26 @@ def _paged(made: Parser) -> None:
     made.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default 50)")
     made.add_argument("--after", metavar="CURSOR", help="go on where a listing ended")
     made.add_argument("--keys", action="store_true", help="show the clients' keys as well")
+
+
+def _reconcile(made: Parser) -> None:
+    made.add_argument(
+        "--app",
+        metavar="MODULE:NAME",
+        required=True,
+        help="the OnceKey installation with its resolvers, such as shop:once",
+    )
+    made.add_argument("--once", action="store_true", help="one round, then end")
+    made.add_argument(
+        "--tries", metavar="N", type=_count, default=TRIES, help=f"when to give an outcome up (default {TRIES})"
+    )
+    made.add_argument(
+        "--at-once",
+        metavar="N",
+        type=_count,
+        default=AT_ONCE,
+        help=f"how many to ask about at a time (default {AT_ONCE})",
+    )
 
 
 def _purge(made: Parser) -> None:

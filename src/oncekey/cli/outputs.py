@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from typing import Any, NamedTuple, Protocol
 
 from oncekey.core.journal import Audit, Call, Journal
@@ -25,6 +26,7 @@ from oncekey.operations import (
     history,
     kept,
 )
+from oncekey.reconcile.rounds import Report
 
 
 class Showing(NamedTuple):
@@ -45,6 +47,7 @@ class Output(Protocol):
     def listing(self, found: Listing, showing: Showing) -> None: ...
     def operation(self, seen: Seen, showing: Showing) -> None: ...
     def changed(self, change: Change) -> None: ...
+    def reconciled(self, report: Report) -> None: ...
     def migrated(self, report: MigrationReport) -> None: ...
     def purging(self, limit: int | None) -> AbstractContextManager[Told]: ...
     def purged(self, report: PurgeReport) -> None: ...
@@ -80,6 +83,9 @@ class JsonOutput:
             }
         )
 
+    def reconciled(self, report: Report) -> None:
+        _say(asdict(report))
+
     def migrated(self, report: MigrationReport) -> None:
         _say({"rehearsed": True, "missing": report.done} if report.rehearsed else {"done": report.done})
 
@@ -87,12 +93,7 @@ class JsonOutput:
         return nullcontext(lambda deleted: None)
 
     def purged(self, report: PurgeReport) -> None:
-        swept = {
-            "unknown": report.swept.unknown,
-            "failed_retryable": report.swept.failed_retryable,
-            "moved_on": report.swept.moved_on,
-        }
-        _say({"deleted": report.deleted, "finished": report.finished, "stopped": report.stopped, "swept": swept})
+        _say(asdict(report))
 
     def stats(self, counted: dict[str, int | str]) -> None:
         _say(counted)

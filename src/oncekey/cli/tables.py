@@ -18,6 +18,7 @@ from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Record, Seen, State
 from oncekey.operations import Change, Health, Kept, Listing, MigrationReport, PurgeReport, history, kept
+from oncekey.reconcile.rounds import Report
 
 STYLES = {
     State.CLAIMED: "cyan",
@@ -90,6 +91,14 @@ class TableOutput:
             return
         where = "asked about again" if source == target else f"{source} to {target}"
         self.out.print(Text(f"{'would be' if change.rehearsed else 'done'}: {ref} {where}"))
+
+    def reconciled(self, report: Report) -> None:
+        """What a round came to, in a line."""
+        named = ("landed", "not_done", "unclear", "dead_letter", "moved_on")
+        counts = {name.replace("_", " "): getattr(report, name) for name in named}
+        swept = report.swept.unknown + report.swept.failed_retryable
+        said = [f"{count} {name}" for name, count in ({"swept": swept} | counts).items() if count]
+        self.out.print(f"asked about {report.asked}: {', '.join(said) or 'nothing was due'}")
 
     def migrated(self, report: MigrationReport) -> None:
         """What was done, or is to be done."""

@@ -198,6 +198,12 @@ def scope_of(caller: str, endpoint: str) -> tuple[ScopeHasher, str]:
     return ScopeHasher((digest, endpoint)), digest[:_CALLER_LENGTH]
 
 
+def derived_key(record: bytes, step: str, length: int = 36) -> str:
+    """Return the key under which an operation calls somebody else in a step: 32 to 64 hexadecimal digits."""
+    digest = hashlib.sha256(b"oncekey step 1" + record + step.encode()).hexdigest()
+    return digest[: max(32, min(length, 64))]
+
+
 def key_ref(record: bytes) -> str:
     """Return the short name of a record for logs and metrics, where keys themselves never appear."""
     return "ok_" + record.hex()[:_REF_LENGTH]

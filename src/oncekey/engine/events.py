@@ -37,6 +37,9 @@ SETTLE_OWED = "settle_owed"
 STORE_ERROR = "store_error"
 HELD = "held"
 PURGED = "purged"
+RESOLVED = "resolved"
+UNCLEAR = "unclear"
+DEAD_LETTER = "dead_letter"
 MESSAGE_DONE = "message_done"
 MESSAGE_DUPLICATE = "message_duplicate"
 MESSAGE_LATER = "message_later"
@@ -64,6 +67,9 @@ NAMES = (
     STORE_ERROR,
     HELD,
     PURGED,
+    RESOLVED,
+    UNCLEAR,
+    DEAD_LETTER,
     MESSAGE_DONE,
     MESSAGE_DUPLICATE,
     MESSAGE_LATER,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 from oncekey.core.commands import Renewal
-from oncekey.core.keys import key_ref
+from oncekey.core.keys import derived_key, key_ref
 from oncekey.core.policy import ms
 from oncekey.core.record import State
 
@@ -44,8 +43,7 @@ class Operation:
 
         Send it as the provider's own idempotency key, so that the provider deduplicates what we cannot.
         """
-        digest = hashlib.sha256(b"oncekey step 1" + self._attempt.id + step.encode()).hexdigest()
-        return digest[: max(32, min(length, 64))]
+        return derived_key(self._attempt.id, step, length)
 
     def _begin(self) -> Renewal | None:
         if self._attempt.state is State.EXECUTING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any
 
-from oncekey.core.commands import Done, Swap
+from oncekey.core.commands import Done, Page, Swap, Written
 from oncekey.core.flows import Terms, lapse
 from oncekey.core.policy import Policy, ms
-from oncekey.core.record import IN_PROGRESS, Seen, State
+from oncekey.core.record import IN_PROGRESS, Record, Seen, State
 from oncekey.operations.looking import NOW, PAGE
 from oncekey.stores.contract import Store
 
@@ -41,27 +42,65 @@ def usual_terms() -> Terms:
     return Terms(ms(policy.keep_for), ms(policy.reconcile_after_for))
 
 
-def sweep(store: Store, terms: Terms | None = None, *, stop: Callable[[], bool] = lambda: False) -> SweepReport:
+def silent(record: Record) -> None:
+    """Tell nobody."""
+
+
+def sweep(
+    store: Store,
+    terms: Terms | None = None,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    told: Callable[[Record], None] = silent,
+) -> SweepReport:
     """Turn every record whose lease is over into what the table says; alive ones are not touched."""
-    terms = terms or usual_terms()
+    steps = sweeping(terms or usual_terms(), stop, told)
+    answer: Any = None
+    try:
+        while True:
+            answer = steps.send(answer)(store)
+    except StopIteration as end:
+        report: SweepReport = end.value
+        return report
+
+
+def sweeping(
+    terms: Terms, stop: Callable[[], bool], told: Callable[[Record], None]
+) -> Generator[Callable[[Any], Any], Any, SweepReport]:
+    """The same for either colour: it yields what to ask of the store, as functions of it."""
     report = SweepReport()
-    after = None
+    after: str | None = None
     while not stop():
-        page = store.scan(IN_PROGRESS, due_before=NOW, after=after, limit=PAGE)
+        page: Page = yield _lapsed_behind(after)
         for record in page.records:
             lapsed = lapse(Seen(record, page.now), terms)
-            if lapsed is None:
-                continue
-            if not isinstance(store.swap(Swap(record, lapsed)), Done):
-                report.moved_on += 1
-            elif lapsed.state is State.UNKNOWN:
-                report.unknown += 1
-            else:
-                report.failed_retryable += 1
+            if lapsed is not None:
+                swap = Swap(record, lapsed)
+                written = yield _swapping(swap)
+                _count(report, lapsed, written, told)
         after = page.after
         if after is None:
             break
     return report
+
+
+def _lapsed_behind(after: str | None) -> Callable[[Any], Any]:
+    return lambda store: store.scan(IN_PROGRESS, due_before=NOW, after=after, limit=PAGE)
+
+
+def _swapping(swap: Swap) -> Callable[[Any], Any]:
+    return lambda store: store.swap(swap)
+
+
+def _count(report: SweepReport, lapsed: Record, written: Written, told: Callable[[Record], None]) -> None:
+    if not isinstance(written, Done):
+        report.moved_on += 1
+        return
+    if lapsed.state is State.UNKNOWN:
+        report.unknown += 1
+    else:
+        report.failed_retryable += 1
+    told(lapsed)
 
 
 def purge(

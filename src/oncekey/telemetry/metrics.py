@@ -24,6 +24,7 @@ ZOMBIE = Metric("api.idempotency.zombie_key.count", "leases that ended while the
 PRUNED = Metric("api.idempotency.ttl_pruned.count", "records deleted because they had expired")
 RESOLVED = Metric("api.idempotency.reconcile.resolved.count", "unknown outcomes that were found out")
 FAILED = Metric("api.idempotency.reconcile.failed.count", "attempts to find out an unknown outcome that failed")
+DEAD_LETTER = Metric("api.idempotency.reconcile.dead_letter.count", "unknown outcomes given up: somebody must look")
 SCHEDULED = Metric("api.idempotency.reconcile.scheduled.count", "outcomes that became unknown and wait to be found out")
 
 BY_EVENT: dict[str, Metric] = {
@@ -43,6 +44,9 @@ BY_EVENT: dict[str, Metric] = {
     events.SETTLE_OWED: Metric(f"{_SETTLE}.owed.count", "outcomes that the store could not take at once"),
     events.HELD: Metric("api.idempotency.wait.held.count", "duplicates that were held for the first answer"),
     events.PURGED: PRUNED,
+    events.RESOLVED: RESOLVED,
+    events.UNCLEAR: FAILED,
+    events.DEAD_LETTER: DEAD_LETTER,
     events.MESSAGE_DONE: Metric(f"{_INBOX}.done.count", "messages handled"),
     events.MESSAGE_DUPLICATE: Metric(f"{_INBOX}.duplicate.count", "messages that had been handled before"),
     events.MESSAGE_LATER: Metric(f"{_INBOX}.later.count", "messages left to come again, most after a failure"),
@@ -54,4 +58,4 @@ BY_EVENT: dict[str, Metric] = {
     events.BROKER_LOST: Metric(f"{_INBOX}.broker_lost.count", "brokers that a consumer could not use for a moment"),
 }
 
-METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*BY_EVENT.values(), ZOMBIE, RESOLVED, FAILED)))
+METRICS: tuple[Metric, ...] = tuple(dict.fromkeys((*BY_EVENT.values(), ZOMBIE)))
