@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from oncekey.core.policy import Policy
 from oncekey.engine.sealing import Sealer
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.events import Sink
     from oncekey.engine.threaded import Engine
+    from oncekey.http.gate import Manners
     from oncekey.http.scope import Scope
     from oncekey.reconcile import AsyncReconciler, Pace, Reconciler, Rules
     from oncekey.reconcile.resolvers import R, Resolvers
@@ -38,7 +39,7 @@ class OnceKey:
         scope: Scope | None = None,
         policy: Policy | None = None,
         sinks: tuple[Sink, ...] = (),
-        **choices: Any,
+        **choices: Unpack[Manners],
     ) -> None:
         if not isinstance(store, str):
             raise ConfigurationError(f"store={store!r} is no address: write a URL, such as 'sqlite:///oncekey.db'")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from oncekey.adapters.asgi_answer import send_reply
 from oncekey.adapters.asgi_lifespan import check, lifespan
@@ -22,7 +22,7 @@ from oncekey.engine.attempt import Attempt
 from oncekey.engine.events import log
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError
-from oncekey.http.gate import Gate
+from oncekey.http.gate import Choices, Gate
 from oncekey.http.messages import Reply, Request
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ class OnceKeyMiddleware:
     """
 
     def __init__(
-        self, app: App, store: str | AsyncStore | AsyncEngine, *, sinks: tuple[Sink, ...] = (), **choices: Any
+        self,
+        app: App,
+        store: str | AsyncStore | AsyncEngine,
+        *,
+        sinks: tuple[Sink, ...] = (),
+        **choices: Unpack[Choices],
     ) -> None:
         self.app = app
         self.gate = Gate(**choices)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from oncekey.adapters.wsgi_answer import told
 from oncekey.adapters.wsgi_duty import GRACE_FOR, Duty
@@ -31,7 +31,7 @@ from oncekey.engine.threaded import Engine
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError, RequestRefused
 from oncekey.http.answer import refuse
-from oncekey.http.gate import Gate
+from oncekey.http.gate import Choices, Gate
 from oncekey.http.messages import Reply
 
 if TYPE_CHECKING:
@@ -50,7 +50,12 @@ class OnceKeyWSGI:
     """
 
     def __init__(
-        self, app: WSGIApplication, store: str | Store | Engine, *, sinks: tuple[Sink, ...] = (), **choices: Any
+        self,
+        app: WSGIApplication,
+        store: str | Store | Engine,
+        *,
+        sinks: tuple[Sink, ...] = (),
+        **choices: Unpack[Choices],
     ) -> None:
         self.app = app
         self.gate = Gate(**choices)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import TypedDict
 
 from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Fingerprinter, Parts
@@ -39,6 +40,23 @@ FIRST_SENT = (b"repeatability-first-sent", b"idempotency-first-sent")
 SKEW_FOR = 300.0
 # Scopes whose hash is kept at hand; an endpoint and a caller make one.
 SCOPES = 4096
+
+
+class Manners(TypedDict, total=False):
+    """How requests are read and answers kept: the choices that hold for all callers and effects alike."""
+
+    dialect: str | Dialect
+    required: bool | None
+    paths: Paths
+    fingerprinter: Fingerprinter | None
+    sealer: Sealer | None
+
+
+class Choices(Manners, total=False):
+    """All that a Gate takes, by name, so that a type checker knows the words of whoever passes them on."""
+
+    scope: Scope | None
+    policy: Policy | None
 
 
 class Gate:
