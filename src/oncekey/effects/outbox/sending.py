@@ -63,19 +63,28 @@ async def send(
 ) -> None:
     """Send a batch and note the fates. What is not confirmed in time may have arrived: it is sent again."""
     ends_at = asyncio.get_running_loop().time() + batch_for
-    try:
-        async with asyncio.timeout(publish_for):
-            await publisher.open()
-    except BrokerUnavailable as error:
-        fates.down = error
-        return
-    except TimeoutError:
-        fates.down = BrokerUnavailable(f"{publisher.shown} did not answer within {publish_for:g} s")
+    fates.down = await _opened(publisher, publish_for)
+    if fates.down:
         return
     async with asyncio.TaskGroup() as group:
         for lane in lanes(messages):
             group.create_task(_send_lane(publisher, lane, fates, publish_for, ends_at))
     _judge_silence(publisher, fates, publish_for)
+
+
+async def _opened(publisher: Publisher, publish_for: float) -> BrokerUnavailable | None:
+    """Connect, and say why that was not possible."""
+    try:
+        async with asyncio.timeout(publish_for):
+            await publisher.open()
+    except BrokerUnavailable as error:
+        return error
+    except TimeoutError:
+        return BrokerUnavailable(f"{publisher.shown} did not answer within {publish_for:g} s")
+    except Exception as error:  # noqa: BLE001 - a relay lives on, whatever a broker's library raises
+        log.exception("connecting to %s failed in a way that nobody foresaw", publisher.shown)
+        return BrokerUnavailable(f"{publisher.shown}: {type(error).__name__}: {error}")
+    return None
 
 
 async def _send_lane(

@@ -21,9 +21,12 @@ class Room(NamedTuple):
     example: str
 
 
+RABBITMQ = Room("rabbitmq", "rabbitmq", "amqp://user:password@host:5672/")
 REDIS = Room("redis_streams", "redis", "redis://host:6379/0")
 
 ROOMS: dict[str, Room] = {
+    "amqp": RABBITMQ,
+    "amqps": RABBITMQ,
     "redis": REDIS,
     "rediss": REDIS,
     "valkey": REDIS,
