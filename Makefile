@@ -36,8 +36,8 @@ format: env  ## format the code and mend what lint can mend
 	.venv/bin/ruff format $(PYTHON_DIRS)
 	.venv/bin/ruff check --fix $(PYTHON_DIRS)
 
-bench:  ## measure beside naive code and beside the peers (BENCH_ARGS="redis --quick")
-	@tools/provision servers
+bench:  ## measure beside naive code and beside the peers (BENCH_ARGS="--write-docs", BENCH_ARGS="redis --quick")
+	@tools/provision servers bench || [ -z "$$CI" ]  # without wrk or a server its section says so
 	@tools/venv .venv-bench requirements/bench.txt
 	@tools/venv .venv-peers requirements/bench-peers.txt
 	@.venv-bench/bin/python -m bench $(BENCH_ARGS)

@@ -23,7 +23,8 @@ class Running(NamedTuple):
 
 
 def key_of(scope: Any) -> bytes:
-    return next(value for name, value in scope["headers"] if name == b"idempotency-key")
+    key: bytes = next(value for name, value in scope["headers"] if name == b"idempotency-key")
+    return key
 
 
 class Floor:
@@ -86,7 +87,8 @@ class RedisFloor(Floor):
 
     async def claim(self, key: bytes) -> bytes | None:
         if self.replaying:
-            return await self.redis.get(b"floor:" + key)
+            stored: bytes | None = await self.redis.get(b"floor:" + key)  # type: ignore[assignment]
+            return stored
         await self.redis.set(b"floor:" + key, b"", nx=True, ex=KEEP_FOR)
         return None
 
@@ -121,7 +123,8 @@ class PostgresFloor(Floor):
                 return None
             found = await connection.execute("select body from floor where key = %b", (key,), binary=True)
             row = await found.fetchone()
-            return row[0] if row else None
+            body: bytes | None = row[0] if row else None
+            return body
 
     async def settle(self, key: bytes, body: bytes) -> None:
         async with self.pool.connection() as connection:

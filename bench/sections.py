@@ -3,7 +3,7 @@
     measure(bench) -> figures      does the work; what it returns is written to build/bench.json, so plain JSON values
     show(figures)  -> pieces       pure: tables, notes and charts (bench.pieces), for the terminal and for the page
 
-`bench.progress(share, what)` moves the bar. `bench.quick` asks for a look, `bench.full` for sizes that take long.
+`bench.progress(share, what)` moves the bar. `bench.quick` asks for a look: seconds instead of minutes.
 Targets read a section's figures in bench.targets.
 """
 
@@ -28,7 +28,6 @@ class Bench(NamedTuple):
     at: tuple[int, ...] = ()
     names: list[str] | None = None
     quick: bool = False
-    full: bool = False
     progress: Callable[[float, str], None] = quiet
 
 
@@ -39,7 +38,8 @@ class Section(NamedTuple):
     title: str
     module: str
     weighs: float
-    about: tuple[str, ...] = ()
+    about: tuple[Any, ...] = ()
+    asked: bool = False  # only where it is named, or with --full
 
     def measure(self, bench: Bench) -> dict[str, Any]:
         """Do the work."""
@@ -57,5 +57,12 @@ TABLE = (
     Section("sqlite", "Requests: SQLite", "requests", 90, ("sqlite",)),
     Section("redis", "Requests: Redis", "requests", 120, ("redis",)),
     Section("postgres", "Requests: Postgres", "requests", 120, ("postgres",)),
+    Section("records", "Round trips and bytes", "records", 30),
+    Section("growth", "A million records", "growth", 60, (1_000_000,)),
+    Section("millions", "Ten million records", "growth", 420, (10_000_000,), asked=True),
+    Section("purge", "Purge beside requests", "purge", 120),
+    Section("http", "Over HTTP", "over_http", 180),
+    Section("canonical", "Canonical JSON", "canonical", 10),
+    Section("import", "Importing", "imports", 25),
 )
 BY_NAME = {section.name: section for section in TABLE}

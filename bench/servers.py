@@ -13,6 +13,7 @@ class Served(NamedTuple):
     """Where a store is, and which processes work for it."""
 
     url: str
+    port: int
     pids: Callable[[], list[int]]
 
 
@@ -20,7 +21,7 @@ class Served(NamedTuple):
 def served(store: str) -> Iterator[Served]:
     """Serve one store. Postgres commits to the disk; Redis has no append-only file."""
     if store not in {"redis", "postgres"}:
-        yield Served("memory://", list)
+        yield Served("memory://", 0, list)
         return
     with RedisServer() if store == "redis" else PostgresServer() as server:
-        yield Served(server.url, lambda: [server.pid])
+        yield Served(server.url, server.port, lambda: [server.pid])

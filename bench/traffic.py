@@ -107,3 +107,21 @@ async def timed(app: Any, many: list[bytes], concurrency: int) -> Cost:
                 one.cancel()
     scale = 1e6 / len(many)
     return Cost((time.perf_counter() - wall) * scale, (time.process_time() - cpu) * scale)
+
+
+async def paced(app: Any, seed: str, clients: int, pause: float, seconds: float) -> list[float]:
+    """First requests by clients that pause between two: what each took, in microseconds."""
+    times: list[float] = []
+    end = time.monotonic() + seconds
+
+    async def client(number: int) -> None:
+        waiting = iter(keys(f"{seed} {number}", 1 + int(seconds / pause)))
+        await asyncio.sleep(pause * number / clients)
+        while time.monotonic() < end and (key := next(waiting, None)) is not None:
+            began = time.perf_counter()
+            await call(app, key)
+            times.append((time.perf_counter() - began) * 1e6)
+            await asyncio.sleep(pause)
+
+    await asyncio.gather(*map(client, range(clients)))
+    return times

@@ -19,7 +19,9 @@ from typing import Any
 
 from bench.candidates import BY_NAME
 from bench.floors import Floor, Running
-from bench.traffic import Answered, Count, call, keys, timed
+from bench.traffic import Answered, Count, call, keys, paced, timed
+
+PACE = ("seed", "clients", "pause", "seconds")
 
 
 class Worker:
@@ -48,6 +50,10 @@ class Worker:
             return {"same": await call(self.running.app, key) == await call(self.running.app, key)}
         except Answered as wrong:
             return {"same": False, "broken": str(wrong)}
+
+    async def paced(self, order: dict[str, Any]) -> dict[str, Any]:
+        """First requests of clients that pause between two, for some seconds: what each took, in microseconds."""
+        return {"times": await paced(self.running.app, **{name: order[name] for name in PACE})}
 
     async def trips(self, order: dict[str, Any]) -> dict[str, Any]:
         """Round trips so far, if the candidate counts them."""

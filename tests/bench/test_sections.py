@@ -26,7 +26,7 @@ class Tiny(Section):
 
     def measure(self, bench: Bench) -> dict[str, Any]:
         bench.progress(0.5, "half")
-        return {"rounds": bench.rounds, "full": bench.full}
+        return {"rounds": bench.rounds, "quick": bench.quick}
 
     def show(self, figures: dict[str, Any]) -> list[Piece]:
         return [Note(f"{figures['rounds']} rounds")]
@@ -47,8 +47,8 @@ def test_a_section_goes_from_its_row_to_the_result(
     """What a section measures is printed by its own words and written as JSON."""
     monkeypatch.setitem(sections.BY_NAME, "tiny", Tiny("tiny", "Tiny", "none", 1))
     result = tmp_path / "new" / "bench.json"
-    command.main(["tiny", "--rounds", "2", "--full", "--result", str(result)])
-    assert json.loads(result.read_text())["tiny"] == {"rounds": 2, "full": True}
+    command.main(["tiny", "--rounds", "2", "--quick", "--result", str(result)])
+    assert json.loads(result.read_text())["sections"] == {"tiny": {"rounds": 2, "quick": True}}
     assert "## Tiny\n\n2 rounds" in capsys.readouterr().out
 
 
