@@ -21,7 +21,9 @@
     ├── TransactionEnded        the code in a transaction has committed or rolled back by itself
     ├── LeaseLost               the lease ended, or another owner holds the record
     ├── JournalFull             the calls and results of one operation are more than its record keeps
+    ├── StepChanged             a step was kept with other arguments than it is asked for now
     └── outcome signals, raised by a handler to say what it knows
+        ├── Declined            whoever was asked said no, for good: this is the answer
         ├── NotExecuted         no effect happened: the operation may be run again
         └── OutcomeUnknown      nobody can know yet: keep the key shut and find out
 
@@ -30,6 +32,9 @@ Every class carries `status`, a hint for HTTP.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 
 class OnceKeyError(Exception):
@@ -173,6 +178,27 @@ class JournalFull(OnceKeyError):
     """The calls and results of one operation are more than its record keeps."""
 
 
+class StepChanged(OnceKeyError):
+    """A step was kept with other arguments than it is asked for now. Nothing of it was run."""
+
+
+class Declined(OnceKeyError):
+    """Raise it when whoever was asked has said no, for good: `answer` is kept and replayed as the operation's outcome.
+
+    Bytes and texts go out as they are, anything else as JSON; `status` is 400 to 499, and `headers` go along.
+    """
+
+    status = 422
+
+    def __init__(self, answer: Any, status: int = 422, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(f"declined with status {status}")
+        if not 400 <= status <= 499:  # noqa: PLR2004 - what HTTP calls the client's errors
+            raise ValueError(f"Declined(status={status}) is no refusal: write 400 to 499, such as status=402")
+        self.answer = answer
+        self.status = status
+        self.headers = dict(headers or {})
+
+
 class NotExecuted(OnceKeyError):
     """Raise it when no effect happened: the operation may be run again under the same key."""
 
@@ -183,3 +209,7 @@ class OutcomeUnknown(OnceKeyError):
     """Raise it when nobody can know yet whether the effect happened: the key stays shut until it is reconciled."""
 
     status = 500
+
+
+# What a handler raises to say what it knows: none of these is a fault of its own.
+SIGNALS = (Declined, NotExecuted, OutcomeUnknown)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 from oncekey import NotExecuted
 from oncekey.core.record import State
 from oncekey.engine.sealing import Sealer
@@ -29,11 +31,14 @@ async def test_a_retry_keeps_the_trail_of_who_allowed_it() -> None:
     assert [line.by for line in history(guarded.records[0])] == ["ann"]
 
 
-async def test_a_journal_that_cannot_be_read_costs_the_trail_and_not_the_answer() -> None:
-    """The effect is there: its outcome is stored, whatever stood in the place of it."""
-    guarded = Guarded(Fails())
+async def test_over_a_journal_that_cannot_be_read_nothing_runs() -> None:
+    """It may name calls and steps of earlier attempts: the client is told to come back, and nothing is overwritten."""
+    guarded = Guarded(shop := Fails())
     await call(guarded)
     record = guarded.records[0]
     guarded.store._records[record.id] = record._replace(outcome=b"\xffgarbage")
-    assert (await call(guarded)).status == 201
-    assert guarded.state is State.COMPLETED
+    assert (await call(guarded))[b"idempotency-problem"] == b"record-unreadable"
+    assert shop.effects == []
+    while guarded.state is not State.FAILED_RETRYABLE:
+        await asyncio.sleep(0.01)
+    assert guarded.records[0].outcome == b"\xffgarbage"

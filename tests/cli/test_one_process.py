@@ -98,16 +98,18 @@ def test_text_of_strangers_cannot_steer_the_terminal(run: Run, made: dict[str, M
 def test_an_unfinished_operation_shows_what_it_has_done(run: Run, url: str) -> None:
     """Whom it called, where, under which key, what is known of that, and which steps are done."""
     call = Call("psp.charge", "k" * 36, "POST https://psp.example/charges", CallState.BEGUN, 2)
-    packed = pack_journal(Journal((Step("reserve", b"{}"), call)))
+    told = Call("mail", "m" * 36, state=CallState.RETURNED, provider="postmark", reference="m-7\x1b[2J")
+    packed = pack_journal(Journal((Step("reserve", b"{}"), call, told)))
     with closing(open_store(url)) as store:
         made = claim(store, "halfway")
         settle(store, made, State.UNKNOWN, outcome=Sealer().seal(made.id, packed))
     shown = " ".join(run("show", made.id.hex()).out.split())
     assert "reserve: done, 2 bytes kept" in shown
     assert f"psp.charge: begun in attempt 2 to POST https://psp.example/charges under key {'k' * 36}" in shown
+    assert f"mail: returned in attempt 1 to postmark under key {'m' * 36}, answered with m-7\\x1b[2J" in shown
     [fields] = run("show", made.id.hex(), "--json").objects
     assert fields["outcome"]["kind"] == "journal"
-    assert fields["outcome"]["calls"] == [call._asdict() | {"state": "begun"}]
+    assert fields["outcome"]["calls"][0] == call._asdict() | {"state": "begun"}
     assert fields["outcome"]["steps"] == [{"name": "reserve", "size": 2}]
 
 

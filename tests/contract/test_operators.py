@@ -6,9 +6,9 @@ import pytest
 
 from oncekey.core.decision import Execute, Replay
 from oncekey.core.journal import Call, Journal
-from oncekey.core.outcome import Answer, unpack
+from oncekey.core.outcome import Answer, sign, unpack
 from oncekey.core.record import Seen, State
-from oncekey.engine.journals import carried, journal_of, sealed, trail
+from oncekey.engine.journals import journal_of, read_sealed, sealed, trail
 from oncekey.engine.sealing import Sealer
 from oncekey.operations import Desk, Signature, dead_letters, history
 from oncekey.testing import Bench
@@ -59,7 +59,7 @@ def test_the_trail_outlives_the_retry_that_it_allowed(subject: Subject) -> None:
     again = another_request(bench.won())._replace(id=freed.id)
     decision = bench.enter(again)
     assert isinstance(decision, Execute)
-    outcome = carried(freed.id, decision.journal, b"\x12done", SEALER)
+    outcome = sign(b"\x12done", read_sealed(freed.id, decision.journal, SEALER).trail)
     bench.settle(again, outcome=SEALER.seal(freed.id, outcome))
     done = bench.record(freed.id)
     assert [line.by for line in trail(done, SEALER)] == ["ben"]

@@ -27,8 +27,8 @@ from oncekey.core.record import State
 from oncekey.errors import JournalFull, RecordUnreadable
 
 TEXTS = st.text(max_size=60) | st.sampled_from(["\ud800", "psp.charge", "POST https://psp.example/charges"])
-CALLS = st.builds(Call, TEXTS, TEXTS, TEXTS, st.sampled_from(CallState), st.integers(1, 70_000), TEXTS)
-STEPS = st.builds(Step, TEXTS, st.binary(max_size=300), st.sampled_from(Form))
+CALLS = st.builds(Call, TEXTS, TEXTS, TEXTS, st.sampled_from(CallState), st.integers(1, 70_000), TEXTS, TEXTS, TEXTS)
+STEPS = st.builds(Step, TEXTS, st.binary(max_size=300), st.sampled_from(Form), st.binary(max_size=32))
 AUDITS = st.builds(Audit, TEXTS, TEXTS, st.integers(0, 2**48), st.sampled_from(State), st.sampled_from(State))
 ASKED = st.builds(Asked, st.integers(0, 70_000), st.integers(0, 2**48), TEXTS)
 ANN = Audit("ann", "why", 1, State.UNKNOWN, State.COMPLETED)
@@ -48,6 +48,10 @@ def test_bytes_written_by_the_first_version_still_mean_the_same() -> None:
     written = pack_journal(Journal((Call("pay", "k" * 36, "POST /x", CallState.RETURNED, 2, "outer"),)))
     assert written == b"\x13\x01\x01\x02\x02\x03pay\x24" + b"k" * 36 + b"\x07POST /x\x05outer"
     assert pack_journal(Journal((Step("outer", b"a|b", Form.BYTES),))) == b"\x13\x01\x02\x01\x05outer\x03a|b"
+    longer = Call("pay", "k" * 36, "POST /x", CallState.RETURNED, 2, "outer", "stripe", "ch_1")
+    assert pack_journal(Journal((longer,))) == b"\x13\x01\x05" + written[3:] + b"\x06stripe\x04ch_1"
+    given = pack_journal(Journal((Step("outer", b"a|b", Form.BYTES, b"d"),)))
+    assert given == b"\x13\x01\x06\x01\x05outer\x03a|b\x01d"
     assert pack_journal(Journal((ANN,))) == b"\x13\x01\x03\x05\x03" + bytes(7) + b"\x01\x03ann\x03why"
     assert pack_journal(Journal((Asked(3, 2, "no"),))) == b"\x13\x01\x04\x03" + bytes(7) + b"\x02\x02no"
     assert sign(b"\x12x", [ANN]) == b"\x14\x15" + pack_journal(Journal((ANN,))) + b"\x12x"

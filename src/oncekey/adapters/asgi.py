@@ -19,6 +19,7 @@ from oncekey.core.decision import Execute
 from oncekey.core.keys import key_ref
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.attempt import Attempt
+from oncekey.engine.common import give_back
 from oncekey.engine.events import log
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError
@@ -109,17 +110,17 @@ class OnceKeyMiddleware:
             if not self.checked:  # the server told us of no start-up
                 await check(self)
             decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for, late=exchange.late)
-            answer = exchange.answer(decision) if type(decision) is not Execute else None
+            taken = exchange.attempt(decision, started) if type(decision) is Execute else exchange.answer(decision)
         except OnceKeyError as error:
+            give_back(self.engine.keeper, claim, error)
             log.warning("operation %s was refused: %s", key_ref(claim.id), error)
             await send_reply(send, exchange.refuse(error))
             return
-        if answer is not None:
-            await send_reply(send, answer)
-        elif type(decision) is Execute:
-            attempt = Attempt(decision, started, policy.lease_for, policy.cap_for, claim.state)
-            self.engine.keeper.keep(attempt)
-            await Work(self, exchange, attempt, upload, send).run(scope)
+        if isinstance(taken, Attempt):
+            self.engine.keeper.keep(taken)
+            await Work(self, exchange, taken, upload, send).run(scope)
+        else:
+            await send_reply(send, taken)
 
 
 def _path(scope: Scope) -> str:

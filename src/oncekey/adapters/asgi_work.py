@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 from oncekey.adapters.asgi_answer import Answering
 from oncekey.core.keys import key_ref
 from oncekey.core.record import State
+from oncekey.engine import current
 from oncekey.engine.common import release
 from oncekey.engine.events import log
 from oncekey.engine.operation import AsyncOperation
-from oncekey.errors import NotExecuted, OutcomeUnknown
+from oncekey.errors import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -44,7 +45,8 @@ class Work:
     async def run(self, scope: Scope) -> None:
         """Run it and wait. Being cancelled here cancels nothing there: the client has left, the work has not."""
         own = dict(scope)
-        own["oncekey"] = AsyncOperation(self._installed.engine, self._attempt, self._exchange.key)
+        exchange = self._exchange
+        own["oncekey"] = AsyncOperation(self._installed.engine, self._attempt, exchange.key, exchange.gate.sealer)
         if scope.get("extensions"):
             own["extensions"] = {name: how for name, how in scope["extensions"].items() if not name.startswith(BYPASS)}
         loop = asyncio.get_running_loop()
@@ -83,12 +85,14 @@ class Work:
             self._installed.running.discard(task)
 
     async def _work(self, scope: Scope) -> None:
+        if current.wanted:
+            current.OPERATION.set(scope["oncekey"])
         try:
             await self._installed.app(scope, self._upload.guarded, self._answer.send)
         except BaseException as error:
             if not self._answer.settled:
                 await self._unanswered(error)
-            if not isinstance(error, NotExecuted | OutcomeUnknown):
+            if not isinstance(error, SIGNALS):
                 raise
         else:
             if not self._answer.settled:
@@ -105,7 +109,7 @@ class Work:
             log.error("the outcome of operation %s is unknown: %s", key_ref(self._attempt.id), done.note)
         overruled = await self._answer.settle(done)
         if not isinstance(error, STOPPED):
-            await self._answer.reply(overruled or self._exchange.failure(done))
+            await self._answer.reply(overruled or self._exchange.failure(done, error))
 
 
 def _spawn(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

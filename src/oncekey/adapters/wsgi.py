@@ -26,6 +26,7 @@ from oncekey.adapters.wsgi_work import Work
 from oncekey.core.decision import Execute
 from oncekey.core.keys import key_ref
 from oncekey.engine.attempt import Attempt
+from oncekey.engine.common import give_back
 from oncekey.engine.events import log
 from oncekey.engine.threaded import Engine
 from oncekey.engine.tuning import Tuning
@@ -110,11 +111,11 @@ class OnceKeyWSGI:
         try:
             self.duty.ready()
             decision = self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for, late=exchange.late)
-            answer = exchange.answer(decision) if type(decision) is not Execute else None
+            taken = exchange.attempt(decision, started) if type(decision) is Execute else exchange.answer(decision)
         except OnceKeyError as error:
+            give_back(self.engine.keeper, claim, error)
             log.warning("operation %s was refused: %s", key_ref(claim.id), error)
             return told(exchange.refuse(error), start_response)
-        if type(decision) is not Execute:
-            return told(answer, start_response)  # type: ignore[arg-type] # every other decision has one
-        attempt = Attempt(decision, started, policy.lease_for, policy.cap_for, claim.state)
-        return Work(self.engine, self.duty, exchange, attempt).run(self.app, environ, start_response)
+        if isinstance(taken, Attempt):
+            return Work(self.engine, self.duty, exchange, taken).run(self.app, environ, start_response)
+        return told(taken, start_response)

@@ -9,9 +9,10 @@ from oncekey.adapters.wsgi_answer import Answering
 from oncekey.adapters.wsgi_upload import guarded
 from oncekey.core.keys import key_ref
 from oncekey.core.record import State
+from oncekey.engine import current
 from oncekey.engine.events import log
 from oncekey.engine.operation import ThreadOperation
-from oncekey.errors import NotExecuted, OutcomeUnknown
+from oncekey.errors import SIGNALS
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -34,7 +35,11 @@ class Work:
     def run(self, app: WSGIApplication, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Run it and return what goes to the client."""
         answer = Answering(self._engine, self._exchange, self._attempt, start_response)
-        operation = ThreadOperation(self._engine, self._attempt, self._exchange.key)
+        exchange = self._exchange
+        operation = ThreadOperation(self._engine, self._attempt, exchange.key, exchange.gate.sealer)
+        outer = current.OPERATION.get() if current.wanted else None
+        if current.wanted:
+            current.OPERATION.set(operation)
         self._duty.begins(self)
         try:
             self._engine.keeper.keep(self._attempt)
@@ -52,6 +57,8 @@ class Work:
             return self._unanswered(answer, error)
         finally:
             self._duty.ends(self)
+            if current.wanted:
+                current.OPERATION.set(outer)
 
     def _collect(self, body: Body, answer: Answering) -> Iterable[bytes]:
         for chunk in body:
@@ -79,8 +86,8 @@ class Work:
         overruled = answer.settle(done)
         if error is not None and not isinstance(error, Exception):
             raise error
-        said = answer.given(overruled or self._exchange.failure(done))
-        return said if error is None or isinstance(error, NotExecuted | OutcomeUnknown) else _then(said, error)
+        said = answer.given(overruled or self._exchange.failure(done, error))
+        return said if error is None or isinstance(error, SIGNALS) else _then(said, error)
 
     def abandon(self) -> None:
         """The process ends while this runs on in its thread: say that nobody will know how it ends."""

@@ -218,9 +218,11 @@ def _entry(entry: Call | Step | Asked) -> tuple[str, str]:
         case Asked():
             return "asked", f"{entry.tries} times; last heard: {visible(entry.said) or '-'}"
         case Call():
-            where = f" to {visible(entry.target)}" if entry.target else ""
+            whom = " ".join(filter(None, (entry.provider, entry.target)))
+            where = f" to {visible(whom)}" if whom else ""
+            said = f", answered with {visible(entry.reference)}" if entry.reference else ""
             how = f"{entry.state.word} in attempt {entry.attempt}{where} under key {visible(entry.key)}"
-            return "call", f"{visible(entry.step)}: {how}"
+            return "call", f"{visible(entry.step)}: {how}{said}"
 
 
 def _trail(lines: Sequence[Audit], now: int) -> list[tuple[str, str]]:

@@ -11,9 +11,12 @@ began:
     step   0x02  form, name, result
     audit  0x03  from, to, at, by, why
     asked  0x04  tries, since, said
+    call   0x05  as 0x01, then provider, reference
+    step   0x06  as 0x02, then the digest of its arguments
 
 `state`, `form`, `from` and `to` are one byte each, instants eight, `attempt` and `tries` are lengths and the rest are
-texts, as in core.pieces. An entry that this code does not know is refused, never skipped.
+texts, as in core.pieces. The longer forms are written where the shorter ones would lose something. An entry that this
+code does not know is refused, never skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from oncekey.core.record import State
 from oncekey.errors import JournalFull, RecordUnreadable
 
 KIND = 0x13
-_CALL, _STEP, _AUDIT, _ASKED = 1, 2, 3, 4
+_CALL, _STEP, _AUDIT, _ASKED, _LONG_CALL, _LONG_STEP = 1, 2, 3, 4, 5, 6
 # Each new entry writes the whole journal again: it is meant for references, not for documents.
 LARGEST = 64 << 10
 # The trail has room of its own: a handler's results must not keep an operator from signing.
@@ -61,7 +64,8 @@ class Call(NamedTuple):
     """A call to somebody else, under a key that is the same in every attempt.
 
     `target` is where it went ("POST https://psp.example/charges"), `attempt` which attempt made it last, and `within`
-    the step around it, if there was one: once that step's result is kept, the call is done with.
+    the step around it, if there was one: once that step's result is kept, the call is done with. `provider` is whose
+    rules the key obeys (core.providers), `reference` what the handler noted of the answer, such as the provider's id.
     """
 
     step: str
@@ -70,14 +74,17 @@ class Call(NamedTuple):
     state: CallState = CallState.BEGUN
     attempt: int = 1
     within: str = ""
+    provider: str = ""
+    reference: str = ""
 
 
 class Step(NamedTuple):
-    """A step that was done, and the bytes of its result."""
+    """A step that was done, and the bytes of its result. `given` is the digest of its arguments, if it had any."""
 
     name: str
     result: bytes
     form: Form = Form.JSON
+    given: bytes = b""
 
 
 class Audit(NamedTuple):
@@ -189,10 +196,14 @@ def _check_size(journal: Journal, parts: list[bytes]) -> None:
 def _packed(entry: Entry) -> bytes:
     match entry:
         case Step():
-            return bytes((_STEP, entry.form)) + text(_bytes(entry.name)) + text(entry.result)
+            kind, more = (_LONG_STEP, text(entry.given)) if entry.given else (_STEP, b"")
+            return bytes((kind, entry.form)) + text(_bytes(entry.name)) + text(entry.result) + more
         case Call():
-            words = (entry.step, entry.key, entry.target, entry.within)
-            return bytes((_CALL, entry.state)) + length(entry.attempt) + b"".join(text(_bytes(word)) for word in words)
+            words: tuple[str, ...] = (entry.step, entry.key, entry.target, entry.within)
+            kind = _CALL
+            if entry.provider or entry.reference:
+                kind, words = _LONG_CALL, (*words, entry.provider, entry.reference)
+            return bytes((kind, entry.state)) + length(entry.attempt) + b"".join(text(_bytes(word)) for word in words)
         case Audit():
             head = bytes((_AUDIT, entry.source, entry.target)) + _instant(entry.at)
             return head + text(_bytes(entry.by)) + text(_bytes(entry.why))
@@ -236,15 +247,19 @@ def read_entries(data: bytes) -> Journal:
     return Journal(tuple(entries))
 
 
-def _read_call(data: bytes, at: int) -> tuple[Call, int]:
+def _read_call(data: bytes, at: int, texts: int = 4) -> tuple[Call, int]:
     state = CallState(data[at])
     attempt, at = read_length(data, at + 1)
     words = []
-    for _ in range(4):
+    for _ in range(texts):
         word, at = read_text(data, at)
         words.append(word.decode("utf-8", "surrogatepass"))
-    step, key, target, within = words
-    return Call(step, key, target, state, attempt, within), at
+    step, key, target, within, *more = words
+    return Call(step, key, target, state, attempt, within, *more), at
+
+
+def _read_long_call(data: bytes, at: int) -> tuple[Call, int]:
+    return _read_call(data, at, 6)
 
 
 def _read_step(data: bytes, at: int) -> tuple[Step, int]:
@@ -252,6 +267,12 @@ def _read_step(data: bytes, at: int) -> tuple[Step, int]:
     name, at = read_text(data, at + 1)
     result, at = read_text(data, at)
     return Step(name.decode("utf-8", "surrogatepass"), result, form), at
+
+
+def _read_long_step(data: bytes, at: int) -> tuple[Step, int]:
+    step, at = _read_step(data, at)
+    given, at = read_text(data, at)
+    return step._replace(given=given), at
 
 
 def _read_audit(data: bytes, at: int) -> tuple[Audit, int]:
@@ -281,6 +302,8 @@ READERS: dict[int, Callable[[bytes, int], tuple[Entry, int]]] = {
     _STEP: _read_step,
     _AUDIT: _read_audit,
     _ASKED: _read_asked,
+    _LONG_CALL: _read_long_call,
+    _LONG_STEP: _read_long_step,
 }
 
 __all__ = [

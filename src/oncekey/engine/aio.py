@@ -14,14 +14,24 @@ from oncekey.core.decision import Decision, Execute, InProgress
 from oncekey.core.policy import ms
 from oncekey.engine import events
 from oncekey.engine.combiner import Combiner
-from oncekey.engine.common import ENDED, check_colour, check_not_released, open_writer, orphaned, pause, release, say
+from oncekey.engine.common import (
+    ENDED,
+    check_colour,
+    check_not_released,
+    lost,
+    open_writer,
+    orphaned,
+    pause,
+    release,
+    say,
+)
 from oncekey.engine.drivers import drive, drive_async
 from oncekey.engine.events import Events, Sink
 from oncekey.engine.keeper import Keeper, Writer
 from oncekey.engine.threaded import Direct
 from oncekey.engine.tuning import Tuning
 from oncekey.engine.waiting import Waiting
-from oncekey.errors import LeaseLost, StoreError
+from oncekey.errors import StoreError
 from oncekey.stores.memory import AsyncMemoryStore
 from oncekey.stores.open import open_async_store
 
@@ -173,13 +183,12 @@ class AsyncEngine:
             await self._batched.settlements(settlement)
             raise
 
-    async def begin(self, attempt: Attempt, renewal: Renewal) -> None:
-        """Set the latch: from now on an effect may leave. Raises LeaseLost if it may not."""
+    async def mark(self, attempt: Attempt, renewal: Renewal) -> None:
+        """Set the latch, or keep the journal, or both. LeaseLost: nothing was written, and no effect may begin."""
         direct = self._direct
         written = direct.renew(renewal) if direct is not None else await self._batched.renewals(renewal)
         if isinstance(written, Stale):
-            attempt.lose("the store no longer knows this lease")
-            raise LeaseLost("the lease ended before the effect began; nothing was done, and nothing may be done")
+            raise lost(attempt)
 
     async def close(self) -> None:
         """Answer what is queued and let go of the store."""

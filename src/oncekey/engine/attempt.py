@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 
 from oncekey.core.decision import Execute
-from oncekey.core.record import State
+from oncekey.core.journal import EMPTY, Call, Journal
+from oncekey.core.record import Guarantee, State
 from oncekey.engine.events import log
 
 
@@ -18,25 +19,40 @@ class Attempt:
         "cap_for",
         "id",
         "journal",
+        "latched",
         "lease_for",
         "lost",
         "number",
         "renew_at",
+        "repeats",
         "started",
         "state",
         "token",
         "until",
     )
 
-    def __init__(self, execute: Execute, started: float, lease_for: float, cap_for: float, state: State) -> None:
+    def __init__(
+        self,
+        execute: Execute,
+        started: float,
+        lease_for: float,
+        cap_for: float,
+        state: State,
+        guarantee: Guarantee = Guarantee.AT_MOST_ONCE,
+        journal: Journal = EMPTY,
+    ) -> None:
         self.id = execute.id
         self.token = execute.token
         self.number = execute.attempt
-        self.journal = execute.journal
         self.started = started + execute.waited_for / 1000
         self.lease_for = lease_for
         self.cap_for = cap_for
         self.state = state
+        # Whether an effect may have left that the journal knows nothing of.
+        self.latched = state is State.EXECUTING
+        # Whether a later attempt may make the calls of this one again, because their receivers deduplicate.
+        self.repeats = guarantee is Guarantee.DEDUPLICATED_DOWNSTREAM
+        self.journal = journal
         self.until = self.started + min(lease_for, execute.left_for / 1000)
         # A third of the lease, less if a lock wait in the store has eaten part of it.
         self.renew_at = self.until - lease_for * 2 / 3
@@ -47,6 +63,14 @@ class Attempt:
     def alive(self) -> bool:
         """Whether the lease is surely still ours."""
         return self.lost is None and time.monotonic() < self.until
+
+    @property
+    def made(self) -> tuple[Call, ...]:
+        """The calls of this attempt that may have had an effect, and that a new attempt would make again.
+
+        What earlier attempts have left open was cleared up before this one could begin, or may be repeated.
+        """
+        return tuple(call for call in self.journal.open_calls if call.attempt == self.number)
 
     def on_lost(self, told: Callable[[str], None]) -> None:
         """Call back, from the renewal thread, when the lease is lost."""

@@ -10,7 +10,7 @@ from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refus
 from oncekey.core.record import IN_PROGRESS, State
 from oncekey.engine import events
 from oncekey.engine.keeper import Writer
-from oncekey.errors import ConfigurationError, StoreUnavailable
+from oncekey.errors import ConfigurationError, LeaseLost, RecordForged, RecordUnreadable, StoreUnavailable
 from oncekey.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
     from oncekey.core.commands import Claim, Claimed
     from oncekey.core.record import Seen
+    from oncekey.engine.attempt import Attempt
     from oncekey.engine.events import Events
     from oncekey.engine.keeper import Keeper
+    from oncekey.errors import OnceKeyError
 
 SAID: dict[type[Decision], str] = {
     Replay: events.REPLAYED,
@@ -48,6 +50,18 @@ def release(claim: Claim) -> Settlement:
     """Give back a claim whose work was never started: true, so it may be declared without effect."""
     note = "the request went away before its work began"
     return Settlement(claim.id, claim.token, State.FAILED_RETRYABLE, keep_for=86_400_000, note=note)
+
+
+def give_back(keeper: Keeper, claim: Claim, error: OnceKeyError) -> None:
+    """What earlier attempts have left in the record cannot be read: if the claim was granted, nothing is run on it."""
+    if isinstance(error, RecordUnreadable | RecordForged):
+        keeper.owe(release(claim), quiet=True)
+
+
+def lost(attempt: Attempt) -> LeaseLost:
+    """The store refused a write of the owner's: note it, and say that nothing more may be done."""
+    attempt.lose("the store no longer knows this lease")
+    return LeaseLost("the lease is over: whatever has not begun may not begin any more")
 
 
 def check_colour(store: object, *, awaited: bool) -> None:

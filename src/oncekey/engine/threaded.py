@@ -12,14 +12,14 @@ from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Sta
 from oncekey.core.decision import Decision, Execute, InProgress
 from oncekey.core.policy import ms
 from oncekey.engine import events
-from oncekey.engine.common import ENDED, check_colour, check_not_released, open_writer, pause, release, say
+from oncekey.engine.common import ENDED, check_colour, check_not_released, lost, open_writer, pause, release, say
 from oncekey.engine.drivers import drive
 from oncekey.engine.events import Events, Sink
 from oncekey.engine.keeper import Keeper, Writer
 from oncekey.engine.threads import ThreadCombiner
 from oncekey.engine.tuning import Tuning
 from oncekey.engine.waiting import Waiting
-from oncekey.errors import LeaseLost, StoreError
+from oncekey.errors import StoreError
 from oncekey.stores.memory import MemoryStore
 from oncekey.stores.open import open_store
 
@@ -158,11 +158,10 @@ class Engine:
             self.said.say(ENDED[settlement.target], attempt.id)
         return written
 
-    def begin(self, attempt: Attempt, renewal: Renewal) -> None:
-        """Set the latch: from now on an effect may leave. Raises LeaseLost if it may not."""
+    def mark(self, attempt: Attempt, renewal: Renewal) -> None:
+        """Set the latch, or keep the journal, or both. LeaseLost: nothing was written, and no effect may begin."""
         if isinstance(self._performer.renew(renewal), Stale):
-            attempt.lose("the store no longer knows this lease")
-            raise LeaseLost("the lease ended before the effect began; nothing was done, and nothing may be done")
+            raise lost(attempt)
 
     def close(self) -> None:
         """Let go of the store."""

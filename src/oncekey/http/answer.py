@@ -15,6 +15,7 @@ from oncekey.errors import (
     BodyIncomplete,
     BodyTooLarge,
     ConfigurationError,
+    Declined,
     LeaseLost,
     NotExecuted,
     NotGranted,
@@ -28,7 +29,7 @@ from oncekey.errors import (
 from oncekey.http.capture import all_legal
 from oncekey.http.grammar import Verdict
 from oncekey.http.messages import Headers, Reply
-from oncekey.http.problems import PROBLEMS, Fault, Retry
+from oncekey.http.problems import PROBLEMS, Fault, Retry, json_bytes
 
 if TYPE_CHECKING:
     from oncekey.core.outcome import Outcome
@@ -64,6 +65,21 @@ def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: s
     if status >= 500:  # noqa: PLR2004 - server errors
         headers += dialect.kept_error_hints
     return Reply(dialect.replay_statuses.get(status, status), headers, body)
+
+
+def declined(error: Declined) -> tuple[int, Headers, bytes]:
+    """The final answer that the handler raised."""
+    said, media = error.answer, b"application/json"
+    if isinstance(said, bytes):
+        body, media = said, b"application/octet-stream"
+    elif isinstance(said, str):
+        body, media = said.encode(), b"text/plain; charset=utf-8"
+    else:
+        body = json_bytes(said)
+    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in error.headers.items()]
+    if not any(name == b"content-type" for name, _ in headers):
+        headers.append((b"content-type", media))
+    return error.status, [*headers, (b"content-length", b"%d" % len(body))], body
 
 
 def not_granted(decision: Decision) -> NotGranted:

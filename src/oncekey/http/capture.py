@@ -100,22 +100,52 @@ class Ending(NamedTuple):
 
 
 def settlement(
-    dialect: Dialect, policy: Policy, status: int, headers: Sequence[Header] = (), *, begun: bool = True
+    dialect: Dialect,
+    policy: Policy,
+    status: int,
+    headers: Sequence[Header] = (),
+    *,
+    begun: bool = True,
+    made: Collection[str] = (),
+    repeats: bool = False,
 ) -> Ending:
-    """How a finished answer is recorded. `begun` is False while the latch says that no effect has left."""
+    """How a finished answer is recorded. `begun` is False while the latch says that no effect has left.
+
+    `made` names calls that may have had an effect. They speak against whatever says that nothing was done, unless the
+    next attempt `repeats` them under their own keys.
+    """
     verdict = dialect.outcomes.verdict(status, headers)
     if verdict is Verdict.KEPT:
         return completed(policy)
     note = f"the handler answered {status}"
-    if verdict is Verdict.FORGOTTEN:
+    if verdict is Verdict.FORGOTTEN and not made:
         return Ending(Verdict.FORGOTTEN, _AT_ONCE, None, note)
-    return _unfinished(policy, note, nothing_done=verdict is Verdict.RELEASED or not begun)
+    if verdict is not Verdict.UNKNOWN:
+        return _declared(policy, note, made, repeats=repeats)
+    return _unfinished(policy, note, nothing_done=not begun)
 
 
-def settlement_without_answer(policy: Policy, error: BaseException | None, *, begun: bool = True) -> Ending:
+def settlement_without_answer(
+    policy: Policy,
+    error: BaseException | None,
+    *,
+    begun: bool = True,
+    made: Collection[str] = (),
+    repeats: bool = False,
+) -> Ending:
     """How an end without an answer is recorded: an exception, a cancellation, or an answer that was cut short."""
     note = f"{type(error).__name__}: {error}"[:200] if error is not None else "the handler ended without an answer"
-    return _unfinished(policy, note, nothing_done=isinstance(error, NotExecuted) or not begun)
+    if isinstance(error, NotExecuted):
+        return _declared(policy, note, made, repeats=repeats)
+    return _unfinished(policy, note, nothing_done=not begun)
+
+
+def _declared(policy: Policy, note: str, made: Collection[str], *, repeats: bool) -> Ending:
+    """The code says that nothing was done; the calls it has made may say otherwise."""
+    if made and not repeats:
+        note = f"{note} (but {', '.join(made)} may have been done)"
+        return _unfinished(policy, note, nothing_done=False)
+    return _unfinished(policy, note, nothing_done=True)
 
 
 def completed(policy: Policy) -> Ending:

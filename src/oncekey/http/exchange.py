@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncekey.core.commands import Settlement, Stale
-from oncekey.core.decision import Decision, Replay
+from oncekey.core.decision import Decision, Execute, Replay
 from oncekey.core.fingerprint import Fingerprint
 from oncekey.core.keys import key_ref
-from oncekey.core.outcome import pack, tombstone, unpack
+from oncekey.core.outcome import pack, sign, tombstone, unpack
 from oncekey.core.record import State
-from oncekey.engine.journals import carried
-from oncekey.errors import LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
-from oncekey.http.answer import answer, first_marks, refuse, replay
-from oncekey.http.capture import Ending, kept_headers, settlement, settlement_without_answer
+from oncekey.engine.attempt import Attempt
+from oncekey.engine.journals import read_sealed, sealed
+from oncekey.errors import Declined, LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
+from oncekey.http.answer import answer, declined, first_marks, refuse, replay
+from oncekey.http.capture import Ending, completed, kept_headers, settlement, settlement_without_answer
 from oncekey.http.grammar import Verdict
 from oncekey.http.messages import Headers, Reply
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from oncekey.core.commands import Claim
     from oncekey.core.fingerprint import Parts
     from oncekey.core.record import Record
-    from oncekey.engine.attempt import Attempt
     from oncekey.http.gate import Gate
 
 STREAMED = "it was a stream"
@@ -69,30 +69,50 @@ class Exchange:
         """The reply to an error."""
         return refuse(self.gate.dialect, error, key=self.key, ref=key_ref(self.claim.id))
 
+    def attempt(self, decision: Execute, started: float) -> Attempt:
+        """The attempt that a granted claim is. RecordUnreadable: what earlier ones have left cannot be read."""
+        policy, gate = self.gate.policy, self.gate
+        journal = read_sealed(decision.id, decision.journal, gate.sealer)
+        return Attempt(decision, started, policy.lease_for, policy.cap_for, self.claim.state, gate.guarantee, journal)
+
     def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
         """How to record the handler's answer, by the dialect's outcome table; without a body it cannot be kept."""
         gate = self.gate
-        ending = settlement(gate.dialect, gate.policy, status, headers, begun=attempt.state is not State.CLAIMED)
+        ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
         packed = b""
         if ending.verdict is Verdict.KEPT:
             packed = tombstone(status, lack) if body is None else pack(status, kept_headers(headers), body)
-            if attempt.journal:
-                packed = carried(self.claim.id, attempt.journal, packed, gate.sealer)
-            packed = gate.sealer.seal(self.claim.id, packed)
+            packed = self._sealed(attempt, packed)
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
-        return Answered(self._settlement(ending, packed), marks)
+        return Answered(self._settlement(ending, attempt, packed), marks)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""
-        begun = attempt.state is not State.CLAIMED
-        return self._settlement(settlement_without_answer(self.gate.policy, error, begun=begun), b"")
+        if isinstance(error, Declined):
+            status, headers, body = declined(error)
+            packed = self._sealed(attempt, pack(status, kept_headers(headers), body))
+            return self._settlement(completed(self.gate.policy), attempt, packed)
+        return self._settlement(settlement_without_answer(self.gate.policy, error, **_left(attempt)), attempt, b"")
 
-    def _settlement(self, ending: Ending, outcome: bytes) -> Settlement:
+    def _sealed(self, attempt: Attempt, packed: bytes) -> bytes:
+        """An outcome as the store gets it, with the trail of what was done to the operation from outside."""
+        if attempt.journal.entries:
+            packed = sign(packed, attempt.journal.trail)
+        return self.gate.sealer.seal(self.claim.id, packed)
+
+    def _settlement(self, ending: Ending, attempt: Attempt, outcome: bytes) -> Settlement:
         claim = self.claim
+        if not outcome and attempt.journal.entries:
+            # It is newer than what stands in the store.
+            outcome = sealed(claim.id, attempt.journal, self.gate.sealer)
         return Settlement(claim.id, claim.token, ending.target, outcome, ending.keep_for, ending.due_for, ending.note)
 
-    def failure(self, done: Settlement) -> Reply:
+    def failure(self, done: Settlement, error: BaseException | None = None) -> Reply:
         """What the client is told when the handler gave no answer."""
+        if isinstance(error, Declined):
+            status, headers, body = declined(error)
+            marks = first_marks(self.gate.dialect, status, headers, Verdict.KEPT, key=self.key)
+            return Reply(status, headers + marks, body)
         if done.target is State.FAILED_RETRYABLE:
             return self.refuse(NotExecuted())
         return self.refuse(OutcomeUnknown())
@@ -106,3 +126,11 @@ class Exchange:
             except OnceKeyError as error:
                 return self.refuse(error)
         return self.refuse(LeaseLost())
+
+
+def _left(attempt: Attempt) -> dict[str, Any]:
+    """What is known to have left the process, in the words of http.capture."""
+    if not attempt.journal.entries:
+        return {"begun": attempt.latched}
+    made = [call.step for call in attempt.made]
+    return {"begun": attempt.latched or bool(made), "made": made, "repeats": attempt.repeats}

@@ -1,0 +1,36 @@
+"""The operation at hand, for code that is not handed it: the hooks of HTTP clients.
+
+It is carried only in programs that have made such a hook; all others pay nothing for it.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncekey.engine.attempt import Attempt
+    from oncekey.engine.external import External
+    from oncekey.engine.operation import AsyncOperation, ThreadOperation
+
+OPERATION: ContextVar[ThreadOperation | AsyncOperation | None] = ContextVar("oncekey_operation", default=None)
+# The call that this code makes, and the step that it is, with the attempt whose step that is.
+CALL: ContextVar[External | None] = ContextVar("oncekey_call", default=None)
+STEP: ContextVar[tuple[Attempt, str] | None] = ContextVar("oncekey_step", default=None)
+
+wanted = False
+
+
+def want() -> None:
+    """From now on adapters say which operation is at hand."""
+    global wanted  # noqa: PLW0603 - one switch for the process, turned once
+    wanted = True
+
+
+def step_of(attempt: Attempt) -> str:
+    """The step of this attempt that the code at hand is part of; none is the empty name."""
+    inside = STEP.get()
+    return inside[1] if inside is not None and inside[0] is attempt else ""
+
+
+__all__ = ["CALL", "OPERATION", "STEP", "step_of", "want"]
