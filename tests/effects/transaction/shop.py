@@ -13,10 +13,14 @@ import psycopg
 from oncekey import SHARED, OnceKey, Policy
 from oncekey.core.record import Record, State
 from oncekey.stores.open import open_store
-from tests.effects.kinds import path
 
 TABLE = "CREATE TABLE IF NOT EXISTS orders (number text NOT NULL)"
 INSERT = "INSERT INTO orders (number) VALUES ($1)"
+
+
+def path(url: str) -> str:
+    """The file of an sqlite URL."""
+    return url.removeprefix("sqlite:///")
 
 
 class Shop:
