@@ -69,7 +69,10 @@ def zombies(demo: DemoServer) -> int:
 
 
 def test_a_worker_killed_while_it_charges_leaves_the_key_unknown(demo: DemoServer) -> None:
-    """The charge has landed, nobody was told: after the lease every retry hears that, and nothing runs again."""
+    """The charge has landed, nobody was told: after the lease every retry hears that, nothing runs again.
+
+    Then the reconciler asks the provider, and the retry gets the answer that the killed worker could not give.
+    """
     ref, key = fresh("ref"), fresh()
     request, before = ask("ietf", key, f"probe:ref={ref} probe:delay=60000"), zombies(demo)
     with ThreadPoolExecutor(1) as thread:
@@ -84,6 +87,13 @@ def test_a_worker_killed_while_it_charges_leaves_the_key_unknown(demo: DemoServe
     assert demo.send(request).status_code == 409
     assert demo.executions(ref) == 1
     assert demo.send(ask("ietf", key, "something else")).status_code == 422
+
+    settled = until(lambda: found if (found := demo.send(request)).status_code != 409 else None)
+    assert (settled.status_code, settled.headers["idempotency-replayed"]) == (201, "true")
+    assert settled.headers["location"] == f"/orders/{settled.json()['id']}"
+    assert settled.json()["id"] == demo.run_of(ref)["object"]
+    assert demo.executions(ref) == 1
+    assert demo.recent()["counters"]["api.idempotency.reconcile.resolved.count"] >= 1
 
 
 def test_a_charge_longer_than_its_lease_is_not_lost(demo: DemoServer) -> None:

@@ -12,20 +12,23 @@ from oncekey.adapters.asgi import OnceKeyMiddleware
 from oncekey.core.policy import Policy
 from oncekey.demo import feed
 from oncekey.demo.apis import APIS, Api, Call, Route
-from oncekey.demo.apis.api import Refused, Trouble
+from oncekey.demo.apis.api import LEASE_FOR, Refused, Trouble
 from oncekey.demo.feed import HAPPENED, Feed
 from oncekey.demo.ledger import Ledger
 from oncekey.demo.marks import marks_of
 from oncekey.demo.provider import Provider, ProviderFailed
+from oncekey.demo.resolving import resolvers
 from oncekey.demo.settings import Settings
 from oncekey.demo.views import View, Views
 from oncekey.demo.web import Message, Receive, Scope, Send, Table, again, problem, respond, whole_body
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.events import Event
+from oncekey.engine.sealing import Sealer
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OutcomeUnknown
 from oncekey.http.messages import Reply, Request
 from oncekey.http.scope import by_header
+from oncekey.reconcile import AsyncReconciler, Pace, Rules
 from oncekey.telemetry.counters import Counters
 from oncekey.telemetry.metrics import Metric
 
@@ -50,6 +53,9 @@ class Demo:
         for guard in self.guards.values():
             # They share one engine, so one can wait for the work of all; who started us has checked the store.
             guard.running, guard.checked = running, True
+        # Lapsed leases are swept by the housekeeper, which counts them.
+        rules = Rules(resolvers(self.provider), Sealer(), Pace(first_for=LEASE_FOR, most_for=60, sweep_for=None))
+        self.reconciler = AsyncReconciler(self.engine.store, rules, (self.counters,))
         self.table: Table[Route | View] = Table()
         for path, view in Views(settings, self.provider, self.counters, self.feed).by_path():
             self.table.add("GET", path, view)
@@ -131,7 +137,7 @@ class Watched:
 
 async def work(scope: Scope, receive: Receive, send: Send) -> None:
     """The application that is guarded: it serves one call, and knows nothing of keys."""
-    call: Call = scope[CALL]
+    call: Call = scope[CALL]._replace(operation=scope.get(OPERATION))
     try:
         reply = await call.route.run(call)
     except Refused as refused:

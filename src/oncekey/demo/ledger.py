@@ -43,6 +43,19 @@ class Entry(NamedTuple):
     worker: int
 
 
+class Made(NamedTuple):
+    """What was made under a reference."""
+
+    run: int
+    object: str
+    told: str
+    fails_with: int | None
+
+
+class Cancelled(Exception):
+    """The reference was cancelled: nothing is done under it any more."""
+
+
 class Run(NamedTuple):
     """One run, as it is shown."""
 
@@ -80,7 +93,7 @@ class Ledger:
         try:
             connection = self._open()
             connection.execute("BEGIN IMMEDIATE")
-            for name in ("runs", "by_ref", "by_object"):
+            for name in ("runs", "references", "by_ref", "by_object"):
                 connection.execute(SQL[name])
             connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -89,19 +102,30 @@ class Ledger:
                 f"write to, or move that file away"
             ) from error
 
-    def begin(self, entry: Entry, fail_once: int | None) -> Entry:
-        """Write one run down and return it; with `fail_once`, the first run of its ref fails with that."""
+    def begin(self, entry: Entry, fail_once: int | None, reference: str = "") -> Entry:
+        """Write one run down and return it; with `fail_once`, the first run of its ref fails with that.
+
+        Under a reference that was cancelled nothing is run: Cancelled is raised.
+        """
         connection = self._open()
         connection.execute("BEGIN IMMEDIATE")
         try:
             if entry.fails_with is None and fail_once is not None and self.executions(entry.ref) == 0:
                 entry = entry._replace(fails_with=fail_once)
+            self._refuse_cancelled(reference)
             connection.execute(SQL["begin"], entry)
+            if reference:
+                connection.execute(SQL["refer"], (reference,))
             connection.execute("COMMIT")
         except BaseException:
             connection.rollback()
             raise
         return entry
+
+    def _refuse_cancelled(self, reference: str) -> None:
+        (shut,) = self._open().execute(SQL["cancelled"], (reference,)).fetchone()
+        if shut:
+            raise Cancelled(reference)
 
     def executions(self, ref: str) -> int:
         """How often the provider acted for a ref."""
@@ -112,6 +136,15 @@ class Ledger:
         """What was told when a caller's object was made; None if there is none of that kind."""
         row = self._open().execute(SQL["object"], (object_, kind, caller)).fetchone()
         return row[0] if row is not None else None
+
+    def cancel(self, reference: str) -> None:
+        """Shut a reference, unless something was run under it."""
+        self._open().execute(SQL["cancel"], (reference,))
+
+    def made(self, reference: str) -> Made | None:
+        """What was run under a reference."""
+        row = self._open().execute(SQL["referred"], (reference,)).fetchone()
+        return Made(*row) if row is not None else None
 
     def recent(self, limit: int) -> tuple[int, list[Run]]:
         """How often the provider has acted in all, and its latest runs."""

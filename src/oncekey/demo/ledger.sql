@@ -16,6 +16,13 @@ CREATE TABLE IF NOT EXISTS provider_run (
     worker INTEGER NOT NULL
 ) STRICT
 
+-- name: references
+-- Which run was made under a reference that the caller gave; none: that reference was cancelled, and is shut.
+CREATE TABLE IF NOT EXISTS provider_reference (
+    reference TEXT NOT NULL PRIMARY KEY,
+    run INTEGER
+) STRICT
+
 -- name: by_ref
 -- Counting the runs of a ref reads that ref's rows only.
 CREATE INDEX IF NOT EXISTS provider_run_ref ON provider_run (ref)
@@ -28,6 +35,24 @@ CREATE INDEX IF NOT EXISTS provider_run_object ON provider_run (object)
 -- The provider acts: the effect is there from now on, whatever becomes of the answer.
 INSERT INTO provider_run (ref, api, kind, caller, object, told, begun_at, delay_for, fails_with, worker)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: cancelled
+-- Whether a reference is shut.
+SELECT count(*) FROM provider_reference WHERE reference = ? AND run IS NULL
+
+-- name: refer
+-- Note the run that was made just now under its reference.
+INSERT INTO provider_reference (reference, run) VALUES (?, last_insert_rowid())
+ON CONFLICT (reference) DO UPDATE SET run = excluded.run
+
+-- name: cancel
+-- Shut a reference under which nothing was run.
+INSERT INTO provider_reference (reference, run) VALUES (?, NULL) ON CONFLICT (reference) DO NOTHING
+
+-- name: referred
+-- The run that was made under a reference.
+SELECT run, object, told, fails_with FROM provider_run
+WHERE run = (SELECT run FROM provider_reference WHERE reference = ?)
 
 -- name: count
 -- How often it acted for a ref.

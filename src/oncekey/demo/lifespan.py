@@ -33,7 +33,8 @@ class Worker:
             await receive()
             chores = await self._start()
             await send({"type": "lifespan.startup.complete"})
-            await receive()
+            async with self.demo.reconciler:
+                await receive()
             await self._stop(chores)
             await send({"type": "lifespan.shutdown.complete"})
 

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from oncekey.demo.ledger import Entry, Ledger, Run
+from oncekey.demo.ledger import Cancelled, Entry, Ledger, Made, Run
 from oncekey.demo.marks import Marks
-from oncekey.errors import OutcomeUnknown
+from oncekey.errors import NotExecuted, OutcomeUnknown
 
 T = TypeVar("T")
 Told = dict[str, Any]
@@ -37,8 +37,13 @@ class Provider:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
 
-    async def act(self, deed: tuple[str, str], caller: str, marks: Marks, object_: str, told: Told) -> Told:
-        """Do it: `deed` is the API and the kind of thing done, `told` what a success tells. Raises ProviderFailed."""
+    async def act(
+        self, deed: tuple[str, str], caller: str, marks: Marks, object_: str, told: Told, reference: str = ""
+    ) -> Told:
+        """Do it: `deed` is the API and the kind of thing done, `told` what a success tells. Raises ProviderFailed.
+
+        `reference` is the caller's own name for this attempt, under which it can be cancelled and looked up.
+        """
         api, kind = deed
         entry = Entry(
             ref=marks.ref,
@@ -52,7 +57,10 @@ class Provider:
             fails_with=marks.fail,
             worker=os.getpid(),
         )
-        entry = await self._asked(lambda: self.ledger.begin(entry, marks.fail_once))
+        try:
+            entry = await self._asked(lambda: self.ledger.begin(entry, marks.fail_once, reference))
+        except Cancelled as shut:
+            raise NotExecuted("the provider was told to cancel this attempt, and has done nothing") from shut
         if entry.delay_for:
             await asyncio.sleep(entry.delay_for / 1000)
         if entry.fails_with is not None:
@@ -63,6 +71,15 @@ class Provider:
         """A caller's object of a kind."""
         told = await self._asked(lambda: self.ledger.found(object_, kind, digest(caller)))
         return json.loads(told) if told is not None else None
+
+    async def cancel(self, reference: str) -> str:
+        """Refuse this attempt from now on, unless it was run already; the provider's word for that."""
+        await self._asked(lambda: self.ledger.cancel(reference))
+        return f"void-{reference}"
+
+    async def run_of(self, reference: str) -> Made | None:
+        """What was run under a caller's reference."""
+        return await self._asked(lambda: self.ledger.made(reference))
 
     async def executions(self, ref: str) -> int:
         """How often it acted for a ref."""

@@ -34,14 +34,14 @@ class AsyncReconciler:
         self.rules = rules
         self.said = Events(sinks)
         self.total = Report()
-        self._sweep_at = 0.0
+        self._sweep_at = 0.0 if rules.pace.sweep_for is not None else None
         self._stop = asyncio.Event()
         self._task: asyncio.Task[Report] | None = None
 
     async def run_once(self) -> Report:
         """Sweep lapsed leases if it is time, then ask about everything that is due."""
         report = Report()
-        if time.monotonic() >= self._sweep_at:
+        if self._sweep_at is not None and time.monotonic() >= self._sweep_at:
             report.swept = await self._sweep()
         asked: set[bytes] = set()
         while not self._stop.is_set():
@@ -64,7 +64,7 @@ class AsyncReconciler:
             while True:
                 answer = await steps.send(answer)(self.store)
         except StopIteration as end:
-            self._sweep_at = time.monotonic() + self.rules.pace.sweep_for
+            self._sweep_at = time.monotonic() + (self.rules.pace.sweep_for or 0)
             return cast("SweepReport", end.value)
 
     async def _due(self) -> list[Seen]:

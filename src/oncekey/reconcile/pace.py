@@ -14,7 +14,8 @@ class Pace:
 
     `tries`: after so many without an answer it is a dead letter, None: never. `answer_for`: how long one inquiry may
     take; after that another worker may ask. `poll_for`: how often the queue is looked at while it is empty.
-    `sweep_for`: how often lapsed leases are swept. `at_once`: how many are asked about at the same time.
+    `sweep_for`: how often lapsed leases are swept, None: somebody else does. `at_once`: how many are asked about at
+    the same time.
     """
 
     first_for: float = 5.0
@@ -22,14 +23,14 @@ class Pace:
     tries: int | None = 20
     answer_for: float = 60.0
     poll_for: float = 1.0
-    sweep_for: float = 5.0
+    sweep_for: float | None = 5.0
     at_once: int = 8
 
     def __post_init__(self) -> None:
         """Refuse what cannot work."""
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is None and one.name == "tries":
+            if value is None and one.name in ("tries", "sweep_for"):
                 continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
                 raise ConfigurationError(f"{one.name}={value!r} makes no sense: write a number above 0")

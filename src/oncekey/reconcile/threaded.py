@@ -36,14 +36,14 @@ class Reconciler:
         self.rules = rules
         self.said = Events(sinks)
         self.total = Report()
-        self._sweep_at = 0.0
+        self._sweep_at = 0.0 if rules.pace.sweep_for is not None else None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def run_once(self) -> Report:
         """Sweep lapsed leases if it is time, then ask about everything that is due."""
         report = Report()
-        if time.monotonic() >= self._sweep_at:
+        if self._sweep_at is not None and time.monotonic() >= self._sweep_at:
             report.swept = self._sweep()
         asked: set[bytes] = set()
         with ThreadPoolExecutor(self.rules.pace.at_once, thread_name_prefix="oncekey-reconcile") as pool:
@@ -63,7 +63,7 @@ class Reconciler:
         policy = self.rules.policy
         terms = Terms(ms(policy.keep_key_for or policy.keep_for), ms(policy.reconcile_after_for))
         swept = sweep(self.store, terms, stop=self._stop.is_set, told=lambda record: tell_swept(self.said, record))
-        self._sweep_at = time.monotonic() + self.rules.pace.sweep_for
+        self._sweep_at = time.monotonic() + (self.rules.pace.sweep_for or 0)
         return swept
 
     def _due(self) -> list[Seen]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from oncekey.core.policy import Policy
 from oncekey.demo.marks import Marks
 from oncekey.demo.provider import Provider, Told
+from oncekey.engine.operation import AsyncOperation
 from oncekey.http.dialects import Dialect
 from oncekey.http.messages import Reply, Request
 
@@ -19,6 +20,9 @@ from oncekey.http.messages import Reply, Request
 LEASE_FOR = 5.0
 # Most SDKs give up on a 409 within a second or do not retry it at all, but wait a minute for an answer.
 HOLD_FOR = 10.0
+
+# The step under which the provider is called. To cancel an attempt shuts its reference, so each has one of its own.
+STEP = "provider.{}"
 
 _UPPER = string.ascii_uppercase + string.digits
 _MIXED = string.ascii_letters + string.digits
@@ -51,10 +55,14 @@ class Call(NamedTuple):
     fields: dict[str, Any]
     marks: Marks
     provider: Provider
+    operation: AsyncOperation | None = None
 
     async def act(self, kind: str, object_: str, told: Told) -> Told:
         """Have the provider do something: one run, which may raise ProviderFailed."""
-        return await self.provider.act((self.route.api.name, kind), self.caller, self.marks, object_, told)
+        deed, reference = (self.route.api.name, kind), ""
+        if self.operation is not None:
+            reference = self.operation.derived_key(STEP.format(self.operation.attempt))
+        return await self.provider.act(deed, self.caller, self.marks, object_, told, reference)
 
 
 # Reading a body and checking its fields come before the claim: a Refused there leaves no trace.
