@@ -2,13 +2,14 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs lock clean env
+.PHONY: help demo test check format bench chaos docs lock clean env
 
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 # Files of tests run side by side; each process has servers of its own. JOBS=0 runs everything in one process.
 JOBS ?= auto
 BENCH_ARGS ?=
+CHAOS_ARGS ?=
 # Names what exists, so that the commands work from the first day of a tree.
 PYTHON_DIRS = $(wildcard src tests bench)
 
@@ -41,6 +42,10 @@ bench:  ## measure beside naive code and beside the peers (BENCH_ARGS="--write-d
 	@tools/venv .venv-bench requirements/bench.txt
 	@tools/venv .venv-peers requirements/bench-peers.txt
 	@.venv-bench/bin/python -m bench $(BENCH_ARGS)
+
+chaos: env  ## break it on purpose for ten minutes, and judge what happened (CHAOS_ARGS="--seconds 60 --store redis")
+	@tools/provision servers
+	@.venv/bin/python -m tests.chaos $(CHAOS_ARGS)
 
 docs: env  ## run every example of the docs as a test
 	@if [ -d tests/docs ]; then .venv/bin/python -m pytest tests/docs $(PYTEST_ARGS); else echo "There is no tests/docs yet: no examples to run."; fi

@@ -105,7 +105,7 @@ def same_request(story: Story, terms: Terms) -> Iterator[str]:
 
 def settled(story: Story, terms: Terms) -> Iterator[str]:
     """After the quiet time a request is final, or the key stands on the list of unknowns."""
-    if not story.ended or story.unsettled or not any(call.whole for call in story.calls):
+    if not story.ended or story.excused or not any(call.whole for call in story.calls):
         return
     last = [call for call in story.calls if call.last]
     if not any(call.kind is Kind.FINAL for call in last):

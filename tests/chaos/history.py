@@ -99,7 +99,10 @@ class Word:
 
 @dataclass(slots=True)
 class History:
-    """One run. `ended`: the faults are over and every key was asked once more. `unsettled`: listed as unknown then."""
+    """One run. `ended`: the faults are over and every key was asked once more. `unsettled`: listed as unknown then.
+
+    `brief` are operations that are kept for a moment only: nobody asks for them a second time.
+    """
 
     calls: list[Call] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
@@ -107,6 +110,7 @@ class History:
     faults: list[Fault] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
     unsettled: set[Operation] = field(default_factory=set)
+    brief: set[Operation] = field(default_factory=set)
     shut_for: list[float] = field(default_factory=list)
     ended: bool = False
 
@@ -118,8 +122,8 @@ class History:
                 if entry.operation is not None:
                     story = found.setdefault(entry.operation, Story(entry.operation, ended=self.ended))
                     getattr(story, name).append(entry)
-        for operation in self.unsettled & found.keys():
-            found[operation].unsettled = True
+        for operation in (self.unsettled | self.brief) & found.keys():
+            found[operation].excused = True
         return found
 
 
@@ -133,7 +137,7 @@ class Story:
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
-    unsettled: bool = False
+    excused: bool = False
     ended: bool = False
 
     @property

@@ -1,0 +1,2 @@
+def write(version: int) -> None:
+    pass
