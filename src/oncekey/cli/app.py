@@ -52,6 +52,8 @@ def guarded(words: list[str]) -> Exit:
             return _reconcile(given)
         remarks.url = given.store = given.store or os.environ.get(STORE, "")
         listen_to_logs(remarks)
+        if given.command in {"relay", "outbox"}:
+            return _outbox(given)
         return run(given)
     except BrokenPipeError:
         raise
@@ -78,6 +80,12 @@ def _reconcile(given: argparse.Namespace) -> Exit:
     from oncekey.cli.service import reconcile  # noqa: PLC0415 - no other command runs an application
 
     return reconcile(given, _output(given))
+
+
+def _outbox(given: argparse.Namespace) -> Exit:
+    from oncekey.cli import outbox  # noqa: PLC0415 - no other command speaks to a broker
+
+    return outbox.relay(given) if given.command == "relay" else outbox.outbox(given)
 
 
 def _output(given: argparse.Namespace) -> Output:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from oncekey.cli import options_client
+from oncekey.cli import options_client, options_outbox
 from oncekey.cli.exits import MEANINGS
 from oncekey.operations import CHOICES, KEEP_FOR
 from oncekey.reconcile.pace import Pace
@@ -64,6 +64,12 @@ def parser() -> Parser:
     command("purge", "sweep lapsed leases and delete what has expired", _purge)
     command("stats", "count operations by state", lambda made: None)
     command("client", "finish what a client has begun", lambda made: options_client.fill(made, shared, _seconds))
+    command(
+        "relay",
+        "send what was committed into an outbox, until SIGTERM",
+        lambda made: options_outbox.fill_relay(made, _count, _seconds),
+    )
+    command("outbox", "look after an outbox", lambda made: options_outbox.fill_outbox(made, shared, _count))
     command("doctor", "check the store, its settings and this machine", _doctor)
     return top
 

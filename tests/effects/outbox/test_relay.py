@@ -262,7 +262,7 @@ async def test_what_was_sent_is_forgotten_in_time(place: Place, shelf: Shelf, re
 async def test_a_missing_table_is_said(sqlite: Place, relay_on: Make, shelf: Shelf) -> None:
     """With the command that makes it; a missing file too, and an address that cannot keep an outbox."""
     sqlite.change("DROP TABLE oncekey_outbox")
-    with pytest.raises(SchemaMissing, match="oncekey migrate --outbox"):
+    with pytest.raises(SchemaMissing, match="oncekey outbox migrate"):
         await relay_on(sqlite).check()
     with pytest.raises(SchemaMissing, match="there is no file"):
         async with Relay("sqlite:///nowhere.db", shelf) as nowhere:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 # SQLite: how often the relay looks whether anybody has committed. It reads a number in shared memory, not the file.
 LOOK_EVERY: Final = 0.05
-MIGRATE: Final = "the outbox has no table yet: run `oncekey migrate --outbox`, or call outbox.migrate(connection)"
+MIGRATE: Final = "the outbox has no table yet: run `oncekey outbox migrate`, or call outbox.migrate(connection)"
 
 
 class Place(Protocol):
@@ -98,7 +98,7 @@ class SqlitePlace:
         if self._connection is None:
             if not Path(self._path).exists():
                 raise SchemaMissing(
-                    f"there is no file {self._path}: correct the URL, or make it with `oncekey migrate`"
+                    f"there is no file {self._path}: correct the URL, or make it with `oncekey outbox migrate`"
                 )
             self._connection = sqlite3.connect(
                 f"file:{quote(self._path)}?mode=rw", uri=True, timeout=self._store_for, isolation_level=None

@@ -1,4 +1,4 @@
--- The outbox, version 1. Give it to your own migrations as it is, or let `oncekey migrate --outbox` run it.
+-- The outbox, version 1. Give it to your own migrations as it is, or let `oncekey outbox migrate` run it.
 -- id, aggregatetype, aggregateid, type and payload have the names that Debezium's outbox event router reads.
 
 
