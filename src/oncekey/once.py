@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from oncekey.core.policy import Policy
@@ -19,11 +19,12 @@ from oncekey.errors import ConfigurationError
 from oncekey.http import scope as scopes
 
 if TYPE_CHECKING:
+    from oncekey.adapters.endpoint import AsgiEndpoint, WsgiEndpoint
     from oncekey.effects.transaction import House, Transaction
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.events import Sink
     from oncekey.engine.threaded import Engine
-    from oncekey.http.gate import Manners
+    from oncekey.http.gate import Gate, Manners
     from oncekey.http.scope import Scope
     from oncekey.reconcile import AsyncReconciler, Pace, Reconciler, Rules
     from oncekey.reconcile.resolvers import R, Resolvers
@@ -131,6 +132,28 @@ class OnceKey:
         from oncekey.reconcile import AsyncReconciler  # noqa: PLC0415 - as above
 
         return AsyncReconciler(self.async_engine.store, self._rules(pace), self.sinks)
+
+    def status(self, prefix: str = "/idempotency", endpoints: Sequence[str] = ()) -> AsgiEndpoint:
+        """An ASGI application: `GET {prefix}/operations/{key}` tells a caller what became of its operation.
+
+        `endpoints`, such as ["POST /payments"], are looked through for requests that do not name theirs.
+        """
+        from oncekey.adapters.endpoint import AsgiEndpoint  # noqa: PLC0415 - as above
+        from oncekey.http.status import StatusPage  # noqa: PLC0415 - as above
+
+        return AsgiEndpoint(StatusPage(self._gate(), prefix, endpoints), lambda: self.async_engine.store)
+
+    def status_wsgi(self, prefix: str = "/idempotency", endpoints: Sequence[str] = ()) -> WsgiEndpoint:
+        """The same as a WSGI application."""
+        from oncekey.adapters.endpoint import WsgiEndpoint  # noqa: PLC0415 - as above
+        from oncekey.http.status import StatusPage  # noqa: PLC0415 - as above
+
+        return WsgiEndpoint(StatusPage(self._gate(), prefix, endpoints), lambda: self.engine.store)
+
+    def _gate(self) -> Gate:
+        from oncekey.http.gate import Gate  # noqa: PLC0415 - as above
+
+        return Gate(scope=self.scope, policy=self.policy, **self.choices)
 
     def _rules(self, pace: Pace | None) -> Rules:
         from oncekey.reconcile import Pace, Rules  # noqa: PLC0415 - as above

@@ -1,0 +1,133 @@
+"""Endpoints of our own as ASGI and WSGI applications: mount them where you like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from oncekey.adapters.asgi_answer import send_reply
+from oncekey.adapters.wsgi_answer import told
+from oncekey.adapters.wsgi_upload import PIECE, request_of
+from oncekey.engine.events import log
+from oncekey.errors import OnceKeyError
+from oncekey.http.messages import Reply, Request
+from oncekey.http.plain import Endpoint, plain_problem
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from oncekey.adapters.asgi import Message, Receive, Scope, Send
+    from oncekey.stores.contract import AsyncStore, Store
+
+LARGEST = 1 << 20
+TOO_LARGE = plain_problem(413, f"The body is over the limit of {LARGEST} bytes.")
+AWAY = "The records cannot be reached. Ask again later."
+
+
+class AsgiEndpoint:
+    """An ASGI application that serves one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, store: Callable[[], AsyncStore]) -> None:
+        self.endpoint = endpoint
+        self._store = store
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection scope."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        headers = [(name.lower(), value) for name, value in scope["headers"]]
+        request = Request(scope["method"], _path(scope), scope.get("query_string", b""), headers, b"")
+        reply = await _read(request, receive)
+        if reply is None:
+            try:
+                reply = await self._drive(request)
+            except OnceKeyError as error:
+                reply = _trouble(error)
+        await send_reply(send, _without_body(reply) if request.method == "HEAD" else reply)
+
+    async def _drive(self, request: Request) -> Reply:
+        steps, answer = self.endpoint(request), None
+        store = self._store()
+        try:
+            while True:
+                answer = await steps.send(answer)(store)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+class WsgiEndpoint:
+    """A WSGI application that serves one endpoint."""
+
+    def __init__(self, endpoint: Endpoint, store: Callable[[], Store]) -> None:
+        self.endpoint = endpoint
+        self._store = store
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        """Serve one request."""
+        request = request_of(environ)
+        length = environ.get("CONTENT_LENGTH") or "0"
+        if not length.isdigit() or int(length) > LARGEST:
+            return told(TOO_LARGE, start_response)
+        request.body = _whole(environ["wsgi.input"], int(length))
+        try:
+            reply = self._drive(request)
+        except OnceKeyError as error:
+            reply = _trouble(error)
+        return told(_without_body(reply) if request.method == "HEAD" else reply, start_response)
+
+    def _drive(self, request: Request) -> Reply:
+        steps, answer = self.endpoint(request), None
+        store = self._store()
+        try:
+            while True:
+                answer = steps.send(answer)(store)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+async def _read(request: Request, receive: Receive) -> Reply | None:
+    """Read the body into the request; or why not."""
+    pieces, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return plain_problem(400, "The upload ended before the body did.")
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > LARGEST:
+            return TOO_LARGE
+        if not message.get("more_body", False):
+            request.body = b"".join(pieces)
+            return None
+
+
+def _whole(stream: Any, left: int) -> bytes:
+    pieces = []
+    while left and (piece := stream.read(min(left, PIECE))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
+def _path(scope: MutableMapping[str, Any]) -> str:
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    return path if not root or path == root or path.startswith(root + "/") else root + path
+
+
+def _without_body(reply: Reply) -> Reply:
+    return Reply(reply.status, reply.headers, b"")
+
+
+def _trouble(error: OnceKeyError) -> Reply:
+    """Nothing of a store's own message is shown to the client."""
+    log.warning("an endpoint could not answer: %s", error)
+    return plain_problem(503, AWAY, [(b"retry-after", b"2")])
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message: Message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
