@@ -50,7 +50,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "orjson": ("",),
     "psycopg": ("stores/postgres", "effects/"),  # effects run on the caller's own connection
     "psycopg_pool": ("stores/postgres", "effects/"),
-    "redis": ("stores/redis", "effects/brokers/publishers/redis_streams"),
+    "redis": ("stores/redis", "effects/brokers/"),  # its streams are a broker
     "hiredis": ("stores/redis",),
     "rich": ("cli/", "demo/"),
     "uvicorn": ("demo/", "cli/"),

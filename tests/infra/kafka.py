@@ -13,16 +13,25 @@ from typing import ClassVar
 
 from tests.infra.process import Server
 
-MOCK = """
-import os
-from confluent_kafka import Producer
-producer = Producer({"test.mock.num.brokers": 1})
-(broker,) = producer.list_topics(timeout=20).brokers.values()
-with open("address.new", "w") as file:
-    file.write(f"{broker.host}:{broker.port}")
+GROUP_WAITS_FOR = 100  # milliseconds
+# Made by librdkafka's own functions: through confluent-kafka, a new group would wait three seconds for more members.
+MOCK = f"""
+import ctypes, glob, os, time
+import confluent_kafka
+(library,) = glob.glob(os.path.dirname(confluent_kafka.__file__) + ".libs/librdkafka*.so*")
+kafka = ctypes.CDLL(library)
+pointer = ctypes.c_void_p
+kafka.rd_kafka_new.restype = kafka.rd_kafka_mock_cluster_new.restype = pointer
+kafka.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+reason = ctypes.create_string_buffer(512)
+client = pointer(kafka.rd_kafka_new(0, None, reason, len(reason)))
+cluster = pointer(kafka.rd_kafka_mock_cluster_new(client, 1))
+kafka.rd_kafka_mock_group_initial_rebalance_delay_ms(cluster, {GROUP_WAITS_FOR})
+with open("address.new", "wb") as file:
+    file.write(kafka.rd_kafka_mock_cluster_bootstraps(cluster))
 os.rename("address.new", "address")
 while True:
-    producer.poll(1)
+    time.sleep(60)
 """
 
 

@@ -12,6 +12,7 @@ from tests.effects.brokers.rigs import Rig
 
 class NatsRig(Rig):
     names_by_itself: ClassVar[bool] = True
+    lapses_for: ClassVar[float] = 0.5
 
     async def create(self) -> None:
         client = await nats.connect(self.address)
@@ -37,6 +38,3 @@ class NatsRig(Rig):
         info = await client.jetstream().consumer_info(self.queue, "workers")
         await client.close()
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
-
-
-made = NatsRig

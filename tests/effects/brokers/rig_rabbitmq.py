@@ -37,6 +37,3 @@ class RabbitRig(Rig):
         async with await aio_pika.connect(self.address) as connection, await connection.channel() as channel:
             queue = await channel.declare_queue(self.queue, passive=True)
             return queue.declaration_result.message_count or 0
-
-
-made = RabbitRig

@@ -10,9 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+# The file of each rig, and what it is called there.
 RIGS = {
-    "rabbitmq": "tests.effects.brokers.rig_rabbitmq",
-    "nats": "tests.effects.brokers.rig_nats",
+    "rabbitmq": "rig_rabbitmq:RabbitRig",
+    "nats": "rig_nats:NatsRig",
+    "kafka": "rig_kafka:KafkaRig",
+    "aiokafka": "rig_kafka:AioKafkaRig",
+    "sqs": "rig_sqs:SqsRig",
+    "redis": "rig_redis:RedisRig",
+    "async redis": "rig_redis:AsyncRedisRig",
 }
 
 
@@ -24,6 +30,10 @@ class Rig(ABC):
     acknowledgement: ClassVar[str] = "acknowledge"
     # Whether the broker gives every message a name that it keeps.
     names_by_itself: ClassVar[bool] = False
+    # Whether a member may leave without being heard, while its group is being arranged anew.
+    tells_late: ClassVar[bool] = False
+    # How long a message may be unheard of before it is given to somebody else.
+    lapses_for: ClassVar[float]
 
     def __init__(self, address: str, queue: str) -> None:
         self.address = address
@@ -48,5 +58,6 @@ class Rig(ABC):
 
 def rig(name: str, address: str, queue: str) -> Rig:
     """The rig of a broker."""
-    made: Rig = importlib.import_module(RIGS[name]).made(address, queue)
+    file, _, called = RIGS[name].partition(":")
+    made: Rig = getattr(importlib.import_module(f"tests.effects.brokers.{file}"), called)(address, queue)
     return made

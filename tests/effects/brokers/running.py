@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,13 +97,19 @@ class Child:
         return await asyncio.wait_for(self.process.wait(), PATIENCE)
 
 
-async def child(name: str, rig: Any, database: Path, mode: str) -> Child:
-    """Start one."""
+@asynccontextmanager
+async def child(name: str, rig: Any, database: Path, mode: str) -> AsyncIterator[Child]:
+    """Start one, which ends with the test."""
     words = ["-m", "tests.effects.brokers.child", name, rig.address, rig.queue, str(database), mode]
     process = await asyncio.create_subprocess_exec(
         sys.executable, *words, stdout=asyncio.subprocess.PIPE, cwd=ROOT, env=os.environ
     )
-    return Child(process)
+    try:
+        yield Child(process)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 def shop(folder: Path, **chosen: Any) -> Shop:

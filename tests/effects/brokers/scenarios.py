@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 import uuid
 from pathlib import Path
 from typing import ClassVar
@@ -40,8 +41,8 @@ class EveryConsumer:
         """The broker sends it again, and the inbox knows it: one effect."""
         ours = shop(tmp_path)
         await rig.publish(["1"])
-        killed = await child(self.name, rig, tmp_path / "shop.db", "ack")
-        assert await killed.ended() == -signal.SIGKILL
+        async with child(self.name, rig, tmp_path / "shop.db", "ack") as killed:
+            assert await killed.ended() == -signal.SIGKILL
         assert ours.shipped == ["1"]
         async with running(rig.consumer(ours.handler)):
             await until(lambda: ours.events["message_duplicate"] == 1)
@@ -55,6 +56,9 @@ class EveryConsumer:
         await rig.publish(wanted)
         async with running(rig.consumer(ours.handler), rig.consumer(ours.handler)):
             await until(lambda: len(ours.shipped) >= 30)
+        if rig.tells_late and await rig.left():
+            async with running(rig.consumer(ours.handler)):
+                await until(lambda: _none_left(rig))
         assert await rig.left() == 0
         assert ours.shipped == wanted
 
@@ -94,7 +98,7 @@ class EveryConsumer:
         ours.failing = {"1": RedeliverLater("closed", 0.01)}
         await rig.publish(["1"])
         async with running(rig.consumer(ours.handler)):
-            await until(lambda: len(ours.seen) >= 5)
+            await until(lambda: len(ours.seen) >= 3)
             assert ours.shipped == []
             ours.failing.clear()
             await until(lambda: ours.shipped == ["1"])
@@ -105,9 +109,27 @@ class EveryConsumer:
         """The message at hand is handled and acknowledged, no other is begun, and the process ends well."""
         ours = shop(tmp_path)
         await rig.publish(["1"])
-        stopped = await child(self.name, rig, tmp_path / "shop.db", "slow")
-        await stopped.said("in")
-        stopped.send(signal.SIGTERM)
-        assert await stopped.ended() == 0
+        async with child(self.name, rig, tmp_path / "shop.db", "slow") as stopped:
+            await stopped.said("in")
+            stopped.send(signal.SIGTERM)
+            assert await stopped.ended() == 0
         assert ours.shipped == ["1"]
+        assert await rig.left() == 0
+
+
+async def _none_left(rig: Rig) -> bool:
+    return await rig.left() == 0
+
+
+class LapsingConsumer(EveryConsumer):
+    """Brokers that give a message to somebody else when they have heard nothing of it for a while."""
+
+    async def test_a_slow_handler_keeps_its_message(self, rig: Rig, tmp_path: Path) -> None:
+        """While it runs the broker is told so, and another consumer that waits for it does not get it."""
+        ours = shop(tmp_path)
+        ours.hook = lambda name: time.sleep(rig.lapses_for * 1.6)
+        await rig.publish(["1"])
+        async with running(rig.consumer(ours.handler), rig.consumer(ours.handler)):
+            await until(lambda: ours.shipped == ["1"])
+        assert (ours.seen, ours.events["message_later"]) == (["1"], 0)
         assert await rig.left() == 0

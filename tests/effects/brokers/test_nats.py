@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from tests.effects.brokers.scenarios import EveryConsumer
+from tests.effects.brokers.scenarios import LapsingConsumer
 from tests.infra import NatsServer
 
 
@@ -15,7 +15,7 @@ def address(nats_server: NatsServer) -> str:
     return nats_server.url
 
 
-class TestNats(EveryConsumer):
+class TestNats(LapsingConsumer):
     """Every scenario."""
 
     name: ClassVar[str] = "nats"

@@ -6,9 +6,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from oncekey.engine.events import log
+
+# A broker that does not answer must not keep a message from being settled.
+GRACE_FOR: Final = 2.0
 
 
 def _failed(error: Exception) -> None:
@@ -36,7 +39,7 @@ class ThreadKeeper:
     def end(self) -> None:
         """Call it no more."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(GRACE_FOR)
 
 
 class TaskKeeper:
@@ -45,18 +48,24 @@ class TaskKeeper:
     def __init__(self, every: float, beat: Callable[[], Awaitable[Any]]) -> None:
         self._every = every
         self._beat = beat
+        self._over = asyncio.Event()
         self._task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._every)
+        while not await self._is_over():
             try:
                 await self._beat()
             except Exception as error:  # noqa: BLE001 - as in ThreadKeeper
                 _failed(error)
 
+    async def _is_over(self) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), self._every)
+        return self._over.is_set()
+
     async def end(self) -> None:
-        """Await it no more."""
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        """Await it no more. Not by cancelling: a client may take that for an error of its connection, and go on."""
+        self._over.set()
+        _, hanging = await asyncio.wait({self._task}, timeout=GRACE_FOR)
+        for task in hanging:
+            task.cancel()

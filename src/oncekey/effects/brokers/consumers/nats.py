@@ -123,8 +123,8 @@ class NatsConsumer(AsyncPullingConsumer):
     async def beat(self, raws: Sequence[Msg]) -> None:
         await asyncio.gather(*(raw.in_progress() for raw in raws))
 
-    async def acknowledge(self, raw: Msg) -> None:
-        await raw.ack()
+    async def acknowledge(self, raws: Sequence[Msg]) -> None:
+        await asyncio.gather(*(raw.ack() for raw in raws))
 
     async def put_back(self, raw: Msg, after: float) -> None:
         await raw.nak(delay=after)

@@ -9,19 +9,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from oncekey.effects.brokers.consumers.life import AsyncConsumer, Consumer, ThreadConsumer
 from oncekey.effects.inbox import GivenUp, Handled, Later, Message, Verdict
 from oncekey.effects.link import Flow
+
+# It comes again together with the one before it, which the broker holds back.
+BEHIND: Final = Later(0, "a message before it waits")
 
 
 class Settling(Consumer):
     """What a verdict means to a broker."""
 
     @abstractmethod
-    def acknowledge(self, raw: Any) -> Any:
-        """The broker may forget it."""
+    def acknowledge(self, raws: Sequence[Any]) -> Any:
+        """The broker may forget these."""
 
     @abstractmethod
     def put_back(self, raw: Any, after: float) -> Any:
@@ -34,7 +37,7 @@ class Settling(Consumer):
     def settle(self, raw: Any, verdict: Verdict) -> Any:
         """Do what the inbox has decided. Its transaction is over by now."""
         if isinstance(verdict, Handled):
-            return self.acknowledge(raw)
+            return self.acknowledge([raw])
         if isinstance(verdict, GivenUp):
             return self.give_up(raw, verdict.reason)
         return self.put_back(raw, verdict.after)
@@ -76,8 +79,13 @@ class Pulling(Settling):
             yield keeper.end()
             raise
         yield keeper.end()
-        for one, verdict in zip(received, verdicts, strict=True):
-            yield self.settle(one.raw, verdict)
+        settled = list(zip(raws, verdicts, strict=True))
+        done = [raw for raw, verdict in settled if isinstance(verdict, Handled)]
+        if done:
+            yield self.acknowledge(done)
+        for raw, verdict in settled:
+            if not isinstance(verdict, Handled):
+                yield self.settle(raw, verdict)
 
     def _handle(self, received: Sequence[Received]) -> Flow[list[Verdict]]:
         verdicts: dict[int, Verdict] = {}
@@ -96,7 +104,7 @@ class Pulling(Settling):
         verdicts: list[Verdict] = []
         for message in messages:
             if verdicts and isinstance(verdicts[-1], Later):
-                verdicts.append(verdicts[-1])
+                verdicts.append(BEHIND)
             else:
                 verdicts.append((yield self.ask(self.handler.deliver, message)))
         return verdicts

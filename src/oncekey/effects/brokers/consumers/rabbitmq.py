@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -126,8 +126,9 @@ class RabbitConsumer(AsyncConsumer, Settling):
             raw=raw,
         )
 
-    async def acknowledge(self, raw: AbstractIncomingMessage) -> None:
-        await raw.ack()
+    async def acknowledge(self, raws: Sequence[AbstractIncomingMessage]) -> None:
+        for raw in raws:
+            await raw.ack()
 
     async def put_back(self, raw: AbstractIncomingMessage, after: float) -> None:
         await raw.nack(requeue=True)
