@@ -85,8 +85,7 @@ class Work:
             self._installed.running.discard(task)
 
     async def _work(self, scope: Scope) -> None:
-        if current.wanted:
-            current.OPERATION.set(scope["oncekey"])
+        current.OPERATION.set(scope["oncekey"])
         try:
             await self._installed.app(scope, self._upload.guarded, self._answer.send)
         except BaseException as error:

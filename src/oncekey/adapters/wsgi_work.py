@@ -37,9 +37,8 @@ class Work:
         answer = Answering(self._engine, self._exchange, self._attempt, start_response)
         exchange = self._exchange
         operation = ThreadOperation(self._engine, self._attempt, exchange.key, exchange.gate.sealer)
-        outer = current.OPERATION.get() if current.wanted else None
-        if current.wanted:
-            current.OPERATION.set(operation)
+        outer = current.OPERATION.get()
+        current.OPERATION.set(operation)
         self._duty.begins(self)
         try:
             self._engine.keeper.keep(self._attempt)
@@ -57,8 +56,7 @@ class Work:
             return self._unanswered(answer, error)
         finally:
             self._duty.ends(self)
-            if current.wanted:
-                current.OPERATION.set(outer)
+            current.OPERATION.set(outer)
 
     def _collect(self, body: Body, answer: Answering) -> Iterable[bytes]:
         for chunk in body:

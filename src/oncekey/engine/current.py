@@ -1,6 +1,7 @@
 """The operation at hand, for code that is not handed it: the hooks of HTTP clients.
 
-It is carried only in programs that have made such a hook; all others pay nothing for it.
+It is carried whether or not there is a hook yet: one that is made while a handler runs must not miss that handler's
+call. That is one context variable for each operation that is run, and none for any other request.
 """
 
 from __future__ import annotations
@@ -18,14 +19,6 @@ OPERATION: ContextVar[ThreadOperation | AsyncOperation | None] = ContextVar("onc
 CALL: ContextVar[External | None] = ContextVar("oncekey_call", default=None)
 STEP: ContextVar[tuple[Attempt, str] | None] = ContextVar("oncekey_step", default=None)
 
-wanted = False
-
-
-def want() -> None:
-    """From now on adapters say which operation is at hand."""
-    global wanted  # noqa: PLW0603 - one switch for the process, turned once
-    wanted = True
-
 
 def step_of(attempt: Attempt) -> str:
     """The step of this attempt that the code at hand is part of; none is the empty name."""
@@ -33,4 +26,4 @@ def step_of(attempt: Attempt) -> str:
     return inside[1] if inside is not None and inside[0] is attempt else ""
 
 
-__all__ = ["CALL", "OPERATION", "STEP", "step_of", "want"]
+__all__ = ["CALL", "OPERATION", "STEP", "step_of"]

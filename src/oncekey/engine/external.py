@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oncekey.core.journal import Journal
     from oncekey.core.providers import Provider
     from oncekey.engine.notes import AsyncNotes, BorrowedNotes, ThreadNotes
+    from oncekey.engine.operation import Operation
 
 FINISHED = (CallState.RETURNED, CallState.DECLINED)
 
@@ -35,6 +36,7 @@ class External:
         self._earlier: Call | None = None
         self._outer: External | None = None
         self._said: CallState | None = None
+        self._sent: tuple[str, bytes | None] | None = None
         self.step = step
         self.key = key
         self.provider = provider
@@ -54,6 +56,19 @@ class External:
     def unclear(self) -> None:
         """Say that the answer leaves it open what the call did, where no exception is raised."""
         self._said = CallState.BEGUN
+
+    def belongs_to(self, operation: Operation) -> bool:
+        """Whether this is a call of the operation's present attempt."""
+        return operation._attempt is self._attempt  # noqa: SLF001 - the two are one thing in two files
+
+    def sends(self, target: str, body: bytes | None) -> None:
+        """A hook sends this under the call's key. Another request under it would be taken for a repetition."""
+        if self._sent not in (None, (target, body)):
+            raise ConfigurationError(
+                f"a second request within the call {self.step!r}, to {target!r}, would carry the key of the first one: "
+                f"give it an external() of its own"
+            )
+        self._sent = target, body
 
     def opens(self) -> Journal:
         """The journal with this call in it, to be written before it leaves."""

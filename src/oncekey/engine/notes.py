@@ -34,12 +34,16 @@ class Entering(Protocol):
 
 
 class Notes:
-    """What this attempt has written down. `calling` are the calls under way, `ran` the steps that it has come to."""
+    """What this attempt has written down. `calling` are the calls under way, `ran` the steps that it has come to.
+
+    `unnamed` are the calls that got their names from what they send, with the digest of that.
+    """
 
     def __init__(self, attempt: Attempt, sealer: Sealer | None) -> None:
         self.attempt = attempt
         self.calling: set[str] = set()
         self.ran: set[str] = set()
+        self.unnamed: dict[str, bytes | None] = {}
         self._sealer = sealer or Sealer()
 
     def renewal(self, journal: Journal, *, begin: bool) -> Renewal:
@@ -139,7 +143,7 @@ class BorrowedNotes:
     def __init__(self, notes: AsyncNotes, loop: asyncio.AbstractEventLoop) -> None:
         self._notes = notes
         self._loop = loop
-        self.attempt, self.calling, self.ran = notes.attempt, notes.calling, notes.ran
+        self.attempt, self.calling, self.ran, self.unnamed = notes.attempt, notes.calling, notes.ran, notes.unnamed
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Have it done on the loop, and wait for it."""

@@ -13,7 +13,7 @@ from oncekey.core.keys import derived_key, key_ref
 from oncekey.core.policy import ms
 from oncekey.core.providers import Provider, provider_of
 from oncekey.core.record import State
-from oncekey.engine.external import AsyncExternal, ThreadExternal
+from oncekey.engine.external import FINISHED, AsyncExternal, ThreadExternal
 from oncekey.engine.notes import AsyncNotes, BorrowedNotes, ThreadNotes
 from oncekey.engine.steps import Codec, Running
 from oncekey.errors import ConfigurationError
@@ -60,6 +60,10 @@ class Operation:
         """
         return derived_key(self._attempt.id, step, length)
 
+    @property
+    def _notes(self) -> ThreadNotes | AsyncNotes | BorrowedNotes:
+        raise NotImplementedError
+
     def _begin(self) -> Renewal | None:
         attempt = self._attempt
         attempt.latched = attempt.latched or attempt.state is State.EXECUTING
@@ -84,6 +88,35 @@ class Operation:
                 f"it: leave the key to OnceKey, or send the same one in every attempt"
             )
         return key or earlier.key, whom
+
+    def _unnamed(self, target: str, body: bytes | None) -> str:
+        """A name for a call that has none: where it goes, and how many calls of this attempt went there before.
+
+        The same request again, after an end that left it open, is the same call under the same key.
+        """
+        taken, number = self._notes.unnamed, 1
+        name = target
+        while name in taken and not self._is_repeated(name, body):
+            number += 1
+            name = f"{target} #{number}"
+        taken[name] = body
+        return name
+
+    def _is_repeated(self, name: str, body: bytes | None) -> bool:
+        call = self._attempt.journal.call(name)
+        if (
+            call is None
+            or call.attempt != self._attempt.number
+            or call.state in FINISHED
+            or name in self._notes.calling
+        ):
+            return False
+        if body is None or self._notes.unnamed[name] is None:
+            raise ConfigurationError(
+                f"whether this is the call {name!r} once more or another one cannot be told, because its body is a "
+                f"stream: name it, with the header OnceKey-Step or by operation.external('...')"
+            )
+        return self._notes.unnamed[name] == body
 
 
 class ThreadOperation(Operation):
