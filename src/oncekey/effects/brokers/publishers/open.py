@@ -22,6 +22,10 @@ class Room(NamedTuple):
 
 
 RABBITMQ = Room("rabbitmq", "rabbitmq", "amqp://user:password@host:5672/")
+NATS = Room("nats_jetstream", "nats", "nats://user:password@host:4222")
+KAFKA = Room("kafka", "kafka", "kafka://host:9092,other:9092")
+SQS = Room("sqs", "sqs", "sqs://eu-west-1/queue")
+WEBHOOKS = Room("webhooks", "httpx", "https://host/path")
 REDIS = Room("redis_streams", "redis", "redis://host:6379/0")
 
 ROOMS: dict[str, Room] = {
@@ -31,6 +35,12 @@ ROOMS: dict[str, Room] = {
     "rediss": REDIS,
     "valkey": REDIS,
     "valkeys": REDIS,
+    "nats": NATS,
+    "tls": NATS,
+    "kafka": KAFKA,
+    "sqs": SQS,
+    "https": WEBHOOKS,
+    "http": WEBHOOKS,
 }
 
 
@@ -41,7 +51,8 @@ def open_publisher(url: str) -> Publisher:
     if room is None or not colon:
         raise ConfigurationError(_unknown(url, scheme))
     try:
-        urlsplit(url).port  # noqa: B018 - reading it is the check
+        # Kafka has several hosts, each with a port.
+        _ = [urlsplit(f"//{place}").port for place in urlsplit(url).netloc.split(",")]
     except ValueError as wrong:
         raise ConfigurationError(f"the broker's address is not a URL ({wrong}): write it like {room.example}") from None
     try:
