@@ -21,7 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.chaos import backing, history, mutants
+from tests.chaos import backing, history, mutants, trials
 from tests.chaos.arena import TERMS, Plan, run
 from tests.chaos.checker import Terms
 from tests.chaos.floors import floors
@@ -41,6 +41,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--store", choices=backing.NAMES, action="append", help="one store instead of all; may repeat")
     parser.add_argument("--seed", type=int, help="which faults and which clients; timing stays its own")
     parser.add_argument("--mutant", choices=mutants.NAMES, default="", help="a bug to switch on; it must be caught")
+    parser.add_argument("--mutants", action="store_true", help="all bugs, one after another, until each is caught")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
     parser.add_argument("--histories", type=Path, metavar="FOLDER", help="keep each history there, as JSON lines")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # one store, told to another of us
@@ -115,6 +116,10 @@ def main(words: list[str]) -> int:
         alone(options)
         return 0
     console = Console(stderr=options.json)
+    if options.mutants:
+        tried = asyncio.run(trials.all_of_them())
+        trials.show(tried, console)
+        return 0 if all(each.caught for each in tried) else 1
     columns = (TextColumn("{task.description:9}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[told]}"))
     with Progress(*columns, console=console) as progress:
         reports = side_by_side(options, progress)

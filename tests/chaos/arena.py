@@ -37,7 +37,9 @@ PREFIX = "oncekey-chaos-"
 QUIET_WITHIN = 20.0
 LAST_TRIES = 8
 LOOK_EACH = 0.25
-LEAST_STORM = 10.0
+# A stopped worker has come back by then, and has said what it had to say.
+BACK_WITHIN = LEASE_FOR + 3.0
+LEAST_STORM = 5.0
 
 
 @dataclass(frozen=True)
@@ -187,17 +189,20 @@ class Arena:
         return {"operations": len(self.history.calls), "faults": len(self.history.faults)}
 
     async def _watch(self, operation: Operation, kind: str) -> None:
-        """Ask for a key whose worker has gone at its effect, and note how long it stays shut if that was killed."""
+        """Ask for a key whose worker has gone at its effect.
+
+        If it was killed, note how long the key stays shut; if it was stopped, go on until it has come back.
+        """
         died = time.monotonic()
-        body = self.crowd.bodies.get(operation)
-        if body is None:
-            return
-        while time.monotonic() < died + QUIET_WITHIN:
-            call = await self.crowd.ask(operation, body[0], slot=self.nemesis.one(), within=1.0)
+        bodies = list(self.crowd.bodies.get(operation, ()))
+        while bodies and time.monotonic() < died + QUIET_WITHIN:
+            call = await self.crowd.ask(operation, bodies[0], slot=self.nemesis.one(), within=1.0)
             if call.kind is Kind.MISMATCH:
-                body = body[1:] or body
-            if call.kind is Kind.FINAL:
-                self.history.shut_for += [call.until - died] if kind == KILLED else []
+                bodies.pop(0)
+            elif call.kind is Kind.FINAL and kind == KILLED:
+                self.history.shut_for.append(call.until - died)
+                return
+            elif call.kind is Kind.FINAL and call.at > died + BACK_WITHIN:
                 return
             await asyncio.sleep(0.05)
 

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from tests.chaos import speech
@@ -160,7 +161,7 @@ class Crowd:
     ) -> Call:
         """One request, written down with what came back."""
         slot = slot or self.dice.choice(self.slots)
-        call = Call(operation, short(body), time.monotonic(), 0.0, Kind.INFO, slot.name, last=last)
+        call = self._begun(Call(operation, short(body), time.monotonic(), inf, Kind.INFO, slot.name, last=last))
         try:
             answer = await speech.ask(slot.links["client link"].port, self._said(operation, body), within)
         except speech.Cut as cut:
@@ -177,7 +178,7 @@ class Crowd:
         """Part of a request, and gone."""
         slot = self.dice.choice(self.slots)
         part = body[: self.dice.randrange(len(body))]
-        call = Call(operation, short(part), time.monotonic(), 0.0, Kind.INFO, slot.name, whole=False)
+        call = self._begun(Call(operation, short(part), time.monotonic(), inf, Kind.INFO, slot.name, whole=False))
         data = self._said(operation, body)
         with suppress(OSError, speech.NotSent):
             async with speech.connected(slot.links["client link"].port) as (_, writer):
@@ -189,9 +190,12 @@ class Crowd:
         headers = {"Authorization": operation.caller, "Idempotency-Key": operation.key}
         return speech.request(path_of(operation), headers | {"Content-Type": "application/json"}, body)
 
+    def _begun(self, call: Call) -> Call:
+        self.history.calls.append(call)
+        return call
+
     def _ended(self, call: Call) -> Call:
         call.until = time.monotonic()
-        self.history.calls.append(call)
         return call
 
 

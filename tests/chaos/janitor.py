@@ -69,7 +69,9 @@ def main() -> None:
     settings = Settings.ours()
     versions.write(settings.version)
     mutants.install(settings.mutant)
-    janitor = Janitor(settings, mutants.janitors_store(open_store(settings.store, store_for=STORE_FOR)))
+    janitor = Janitor(
+        settings, mutants.janitors_store(open_store(settings.store, store_for=STORE_FOR), settings.mutant)
+    )
     while True:
         with suppress(OnceKeyError, speech.Cut, speech.NotSent):  # the store or the provider is away: next time
             janitor.run_once()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 import signal
 import time
@@ -20,8 +21,8 @@ INSTANT_WITHIN = 3.0
 # From one blow of a deck to the next.
 RECOVERED_WITHIN = 5.0
 GAP = (0.1, 0.4)
-# How much longer than a lease somebody is frozen: into the time in which nobody knows, or beyond it.
-PAUSES = ((0.05, 0.35), (0.8, 1.6))
+# How much longer than a lease somebody is frozen: beyond the time in which nobody knows, or into it; in turns.
+PAUSES = ((1.6, 2.2), (0.05, 0.35))
 KILLED = "killed"
 FINAL_ANSWER, REPLAYED = b"HTTP/1.1 201", b"idempotency-replayed"
 
@@ -37,6 +38,7 @@ class Nemesis:
         self.history = history
         self.dice = random.Random(seed)
         self.version = 1
+        self.pauses = itertools.cycle(PAUSES)
         # Told of the operation whose effect has just landed; whoever acts on it answers True and is forgotten.
         self.waiting: list[Callable[[int, Operation], bool]] = []
         # Told of an operation whose worker was killed, or only stopped, at its effect.
@@ -155,7 +157,7 @@ class Nemesis:
         """Longer than the lease; some for so long that the operation has been reconciled meanwhile."""
         pid = slot.pause()
         self.fault(kind, slot.name, pid, operation)
-        await asyncio.sleep(LEASE_FOR + self.dice.uniform(*self.dice.choice(PAUSES)))
+        await asyncio.sleep(LEASE_FOR + self.dice.uniform(*next(self.pauses)))
         slot.go_on(pid)
 
     async def end_under_load(self) -> None:
@@ -173,7 +175,7 @@ class Nemesis:
 
     async def store_away(self) -> None:
         self.fault(self.store.trouble, self.store.name)
-        await self.store.suffer(self.dice.uniform(0.1, 1.5))
+        await self.store.suffer(self.dice.uniform(0.1, 2.0))
 
     # ---- links ---------------------------------------------------------------------------------------------------
 
@@ -181,6 +183,9 @@ class Nemesis:
         slot = self.one()
         link = self.dice.choice(list(slot.links.values()))
         await self.dice.choice(LINK_BLOWS)(self, link)
+
+    async def lose_the_providers_reply(self) -> None:
+        self.one().links["provider link"].ail(Ill.DROP, Way.BACK)
 
     async def _reset(self, link: Link) -> None:
         link.cut()
@@ -220,7 +225,7 @@ class Nemesis:
                 self.store_away,
             ),
             (self.stop_at_random, self.stop_at_the_effect, self.stop_before_the_effect, self.roll),
-            (self.break_a_link,),
+            (self.break_a_link, self.break_a_link, self.break_a_link, self.lose_the_providers_reply),
         )
         named = [[blow for blow in deck if wanted is None or name_of(blow) in wanted] for deck in decks]
         return [deck for deck in named if deck]
