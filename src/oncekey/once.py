@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from oncekey.core.policy import Policy
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from oncekey.engine.threaded import Engine
     from oncekey.http.gate import Gate, Manners
     from oncekey.http.scope import Scope
-    from oncekey.reconcile import AsyncReconciler, Pace, Reconciler, Rules
+    from oncekey.reconcile import About, AsyncReconciler, Known, Pace, Reconciler, Rules
     from oncekey.reconcile.resolvers import R, Resolvers
+    from oncekey.reconcile.signatures import Signature
+    from oncekey.reconcile.webhooks import Reader
 
 
 class OnceKey:
@@ -149,6 +152,35 @@ class OnceKey:
         from oncekey.http.status import StatusPage  # noqa: PLC0415 - as above
 
         return WsgiEndpoint(StatusPage(self._gate(), prefix, endpoints), lambda: self.engine.store)
+
+    def webhook(self, signature: Signature, reader: Reader) -> AsgiEndpoint:
+        """An ASGI application for one sender's webhooks: `reader` says what a message is about (oncekey.reconcile)."""
+        from oncekey.adapters.endpoint import AsgiEndpoint  # noqa: PLC0415 - as above
+        from oncekey.reconcile import Webhook  # noqa: PLC0415 - as above
+
+        return AsgiEndpoint(Webhook(self._told(), signature, reader), lambda: self.async_engine.store)
+
+    def webhook_wsgi(self, signature: Signature, reader: Reader) -> WsgiEndpoint:
+        """The same as a WSGI application."""
+        from oncekey.adapters.endpoint import WsgiEndpoint  # noqa: PLC0415 - as above
+        from oncekey.reconcile import Webhook  # noqa: PLC0415 - as above
+
+        return WsgiEndpoint(Webhook(self._told(), signature, reader), lambda: self.engine.store)
+
+    def settle(self, about: About) -> Known:
+        """Settle an unknown outcome by what a message tells that you received and checked by yourself."""
+        from oncekey.reconcile.webhooks import settle  # noqa: PLC0415 - as above
+
+        return settle(self.engine.store, self._told(), about)
+
+    async def asettle(self, about: About) -> Known:
+        """The same under asyncio."""
+        from oncekey.reconcile.webhooks import settle_async  # noqa: PLC0415 - as above
+
+        return await settle_async(self.async_engine.store, self._told(), about)
+
+    def _told(self) -> Rules:
+        return replace(self._rules(None), name="webhook")
 
     def _gate(self) -> Gate:
         from oncekey.http.gate import Gate  # noqa: PLC0415 - as above

@@ -44,6 +44,11 @@ class Operation:
         return self._attempt.number
 
     @property
+    def id(self) -> str:
+        """Its whole name. Put it into what you ask of others, in their metadata: by it their webhooks are matched."""
+        return self._attempt.id.hex()
+
+    @property
     def ref(self) -> str:
         """A short name for logs, from which the key cannot be read."""
         return key_ref(self._attempt.id)

@@ -9,13 +9,13 @@ Whoever else wrote in between, a late owner, an operator or another worker, has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from oncekey.core.commands import Done, Swap
-from oncekey.core.journal import Asked, Audit, Journal
+from oncekey.core.journal import Asked, Audit
 from oncekey.core.outcome import sign
 from oncekey.core.policy import Policy, ms
 from oncekey.core.record import Record, Seen, State
@@ -49,7 +49,9 @@ class Inquire(NamedTuple):
 
 
 # A step is asked of the store, as a function of it, or of the resolver.
-Steps = Generator[Callable[[Any], Any] | Inquire, Any, Ending]
+Ask = Callable[[Any], Any]
+Asks = Generator[Ask, Any, Ending]
+Steps = Generator[Ask | Inquire, Any, Ending]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,102 +67,96 @@ class Rules:
 
 def triage(seen: Seen, rules: Rules, draw: float) -> Steps:
     """Find out about one due record. `draw`, a number from 0 to below 1, spreads the next try."""
-    case = _Case(seen, rules)
-    journal = case.journal()
-    if journal is None:
-        return (yield from case.put_off("its journal cannot be read: give the reconciler the application's sealer"))
-    asked = journal.asked or Asked(0, seen.now)
-    asked = asked._replace(tries=asked.tries + 1)
-    journal = journal.asking(asked)
-    if not (yield from case.move("ask", Facts(seen.now), ms(rules.pace.answer_for), case.record.note, journal)):
+    try:
+        case = Case(seen, rules)
+    except OnceKeyError as trouble:
+        return (yield from _put_off(seen, rules, trouble))
+    if not (yield from case.ask()):
         return Ending.MOVED_ON
     found = rules.resolvers.find(case.record.label.endpoint)
     if found is None:
         finding: Finding = Unclear(f"no resolver is registered for {case.record.label.endpoint or 'it'}")
     else:
-        finding, took = yield Inquire(found, case.inquiry(journal, asked, found))
+        finding, took = yield Inquire(found, case.inquiry(found.place))
         case.now += took
-    match finding:
-        case Landed():
-            return (yield from case.landed(journal, finding))
-        case NotDone():
-            return (yield from case.not_done(journal, finding))
-        case Unclear():
-            return (yield from case.unclear(journal, asked, finding, draw))
+    return (yield from case.settle(finding, draw))
 
 
-class _Case:
-    """One record on its way through."""
+class Case:
+    """One unknown record on its way through. What is kept of it must be readable, or RecordUnreadable is raised."""
 
     def __init__(self, seen: Seen, rules: Rules) -> None:
         self.record, self.now = seen
         self.rules = rules
+        self.journal = journal_of(self.record, rules.sealer)
+        self.asked = self.journal.asked or Asked(0, seen.now)
 
-    def journal(self) -> Journal | None:
-        try:
-            return journal_of(self.record, self.rules.sealer)
-        except OnceKeyError:
-            return None
-
-    def inquiry(self, journal: Journal, asked: Asked, found: Found) -> Inquiry:
+    def inquiry(self, place: Mapping[str, str]) -> Inquiry:
+        """What a resolver is given."""
         record, label = self.record, self.record.label
-        unclear_for = (self.now - asked.since) / 1000
+        unclear_for = (self.now - self.asked.since) / 1000
         words = label.endpoint, label.scope, label.key, record.note
-        return Inquiry(record.id, *words, journal, record.attempts, asked.tries, unclear_for, found.place)
+        return Inquiry(record.id, *words, self.journal, record.attempts, self.asked.tries, unclear_for, place)
 
-    def landed(self, journal: Journal, finding: Landed) -> Steps:
+    def ask(self) -> Generator[Ask, Any, bool]:
+        """Move the next asking away; whether that was left to us."""
+        self.asked = self.asked._replace(tries=self.asked.tries + 1)
+        due_for = ms(self.rules.pace.answer_for)
+        return (yield from self._move("ask", Facts(self.now), due_for, self.record.note))
+
+    def settle(self, finding: Finding, draw: float = 0.0) -> Asks:
+        """Write down what was found out."""
+        match finding:
+            case Landed():
+                return (yield from self._landed(finding))
+            case NotDone():
+                return (yield from self._not_done(finding))
+            case Unclear():
+                return (yield from self._unclear(finding, draw))
+
+    def _landed(self, finding: Landed) -> Asks:
         audit = self._audit(finding.seen, State.COMPLETED)
-        outcome = sign(packed(finding.answer), (*journal.trail, audit))
+        outcome = sign(packed(finding.answer), (*self.journal.trail, audit))
         policy = self.rules.policy
         keep_for = ms(policy.keep_key_for or policy.keep_for)
         due_for = ms(policy.keep_for) if policy.keep_key_for not in (None, policy.keep_for) else None
         after = Aftermath(due_for, keep_for, self._note(audit), self.rules.sealer.seal(self.record.id, outcome))
         return (yield from self._signed("reconcile_done", Facts(self.now, effect_seen=True), after, audit))
 
-    def not_done(self, journal: Journal, finding: NotDone) -> Steps:
+    def _not_done(self, finding: NotDone) -> Asks:
         audit = self._audit(f"{finding.stopped.how}; then {finding.seen}", State.FAILED_RETRYABLE)
-        kept = sealed(self.record.id, journal.asking(None).signed(audit), self.rules.sealer)
+        kept = sealed(self.record.id, self.journal.asking(None).signed(audit), self.rules.sealer)
         keep_for = ms(self.rules.policy.keep_key_for or self.rules.policy.keep_for)
         after = Aftermath(None, keep_for, self._note(audit), kept)
         return (yield from self._signed("reconcile_not_done", Facts(self.now, cannot_land=True), after, audit))
 
-    def unclear(self, journal: Journal, asked: Asked, finding: Unclear, draw: float) -> Steps:
-        pace = self.rules.pace
+    def _unclear(self, finding: Unclear, draw: float) -> Asks:
+        pace, asked = self.rules.pace, self.asked
         dead = pace.given_up(asked.tries)
         wait = ms(finding.again_in) if finding.again_in is not None else pace.wait(asked.tries, draw)
         said = f"{self.rules.name}: {finding.why}"
         if dead:
             said = f"{self.rules.name}: given up after {asked.tries} tries: {finding.why}"
-        journal = journal.asking(asked._replace(said=finding.why))
-        facts = Facts(self.now, unclear=True)
-        if not (yield from self.move("unclear", facts, None if dead else wait, said, journal)):
+        self.asked = asked._replace(said=finding.why)
+        if not (yield from self._move("unclear", Facts(self.now, unclear=True), None if dead else wait, said)):
             return Ending.MOVED_ON
         return Ending.DEAD_LETTER if dead else Ending.UNCLEAR
 
-    def put_off(self, why: str) -> Steps:
-        """Ask later, and leave what is kept of it alone."""
-        wait, note = ms(self.rules.pace.most_for), f"{self.rules.name}: {why}"
-        moved_ = yield from self.move("unclear", Facts(self.now, unclear=True), wait, note, None)
-        return Ending.UNCLEAR if moved_ else Ending.MOVED_ON
-
-    def move(
-        self, row: str, facts: Facts, due_for: int | None, note: str, journal: Journal | None
-    ) -> Generator[Callable[[Any], Any], Any, bool]:
-        kept = sealed(self.record.id, journal, self.rules.sealer) if journal is not None else b""
+    def _move(self, row: str, facts: Facts, due_for: int | None, note: str) -> Generator[Ask, Any, bool]:
+        kept = sealed(self.record.id, self.journal.asking(self.asked), self.rules.sealer)
         return (yield from self._swap(row, facts, Aftermath(due_for, None, note, kept)))
 
-    def _signed(self, row: str, facts: Facts, after: Aftermath, audit: Audit) -> Steps:
+    def _signed(self, row: str, facts: Facts, after: Aftermath, audit: Audit) -> Asks:
         if not (yield from self._swap(row, facts, after)):
             return Ending.MOVED_ON
         told(self.record.id, audit)
         return Ending.LANDED if audit.target is State.COMPLETED else Ending.NOT_DONE
 
-    def _swap(self, row: str, facts: Facts, after: Aftermath) -> Generator[Callable[[Any], Any], Any, bool]:
+    def _swap(self, row: str, facts: Facts, after: Aftermath) -> Generator[Ask, Any, bool]:
         new: Record | None = moved(row, self.record, facts, after)
         if new is None:
             return False
-        swap = Swap(self.record, new)
-        if not isinstance((yield lambda store: store.swap(swap)), Done):
+        if not isinstance((yield _swapping(Swap(self.record, new))), Done):
             return False
         self.record = new
         return True
@@ -170,3 +166,16 @@ class _Case:
 
     def _note(self, audit: Audit) -> str:
         return f"{audit.by}: {audit.why}"
+
+
+def _put_off(seen: Seen, rules: Rules, trouble: OnceKeyError) -> Asks:
+    """Ask later, and leave alone what is kept of it: without the application's sealer it would be lost."""
+    note = f"{rules.name}: its journal cannot be read without the application's sealer: {trouble}"
+    after = Aftermath(ms(rules.pace.most_for), None, note)
+    new = moved("unclear", seen.record, Facts(seen.now, unclear=True), after)
+    written = (yield _swapping(Swap(seen.record, new))) if new is not None else None
+    return Ending.UNCLEAR if isinstance(written, Done) else Ending.MOVED_ON
+
+
+def _swapping(swap: Swap) -> Callable[[Any], Any]:
+    return lambda store: store.swap(swap)
