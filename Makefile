@@ -39,8 +39,8 @@ format: env  ## format the code and mend what lint can mend
 
 bench:  ## measure beside naive code and beside the peers (BENCH_ARGS="--write-docs", BENCH_ARGS="redis --quick")
 	@tools/provision servers bench || [ -z "$$CI" ]  # without wrk or a server its section says so
-	@tools/venv .venv-bench requirements/bench.txt
-	@tools/venv .venv-peers requirements/bench-peers.txt
+	@PYTHON=$$(tools/pick-python newest) tools/venv .venv-bench requirements/bench.txt
+	@PYTHON=$$(tools/pick-python newest) tools/venv .venv-peers requirements/bench-peers.txt
 	@.venv-bench/bin/python -m bench $(BENCH_ARGS)
 
 chaos: env  ## break it on purpose for ten minutes, and judge what happened (CHAOS_ARGS="--seconds 60 --store redis")

@@ -75,7 +75,7 @@ def test_copies_are_records(store: str, tmp_path: Path, request: pytest.FixtureR
         assert opened.purge(100).deleted == 0
     expired = url.replace("a.db", "b.db") if store == "sqlite" else f"{url}?oncekey_table=expired"
     filled.fill(expired, 50, expired=True)
-    done = subprocess.run([sys.executable, "-c", purge.PURGE, expired], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", purge.PURGE, expired, "9"], capture_output=True, text=True, check=True)
     assert int(done.stdout) == 50
 
 

@@ -88,6 +88,17 @@ def test_purge_keeps_to_its_limit(store: MemoryStore, clock: ManualClock) -> Non
     assert purge(store, batch=3).deleted == 3
 
 
+def test_purge_rests_between_batches(store: MemoryStore, clock: ManualClock) -> None:
+    """After each batch but the last the store belongs to the requests, never longer than a moment."""
+    for number in range(10):
+        complete(store, f"k{number}", keep_for=1)
+    clock.advance(10)
+    rests: list[float] = []
+    assert purge(store, batch=4, rest=rests.append).deleted == 10
+    assert len(rests) == 2
+    assert all(0 <= rest <= 0.25 for rest in rests)
+
+
 def test_purge_stops_between_batches(store: MemoryStore, clock: ManualClock) -> None:
     """Asked to stop, it ends after the batch at hand and says how far it came."""
     for number in range(10):

@@ -44,6 +44,7 @@ NEVER_KEPT = HOP_BY_HOP | LOGIN | MOMENT | REQUEST_IDS
 NEVER_KEPT_PREFIXES = (b"proxy-", b"x-b3-")
 # What nearly all answers have: a short way for them.
 USUAL = frozenset(name.lower() for name, _ in STATIC) - NEVER_KEPT
+FIXED = frozenset(header for header in STATIC if header[1] is not None and header[0].lower() not in NEVER_KEPT)
 
 TOKEN_BYTES = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -56,6 +57,9 @@ def kept_headers(headers: Iterable[Header], also_drop: Collection[bytes] = ()) -
     kept: list[Header] = []
     named: list[bytes] = []
     for header in headers:
+        if header in FIXED and not also_drop:
+            kept.append(header)
+            continue
         name = header[0].lower()
         if name in USUAL and name not in also_drop and _clean(header[1]):
             kept.append(header)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from oncekey.stores.contract import Store
 
 # Small enough that requests do not feel a batch, large enough that a million rows are two thousand round trips.
 BATCH = 500
+# After a batch the store is left alone for as long as the batch took, up to this: requests come first.
+LONGEST_REST = 0.25
 
 
 @dataclass(slots=True)
@@ -110,15 +113,19 @@ def purge(
     batch: int = BATCH,
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda deleted: None,
+    rest: Callable[[float], None] = time.sleep,
 ) -> PurgeReport:
-    """Sweep lapsed leases, then delete what has expired, batch by batch.
+    """Sweep lapsed leases, then delete what has expired, batch by batch, with a rest after each.
 
     `stop` is asked between batches, and `progress` told how many are gone so far: each batch is whole or not at all.
     """
     swept = sweep(store, stop=stop)
     deleted, more = 0, True
     while more and (limit is None or deleted < limit) and not stop():
+        began = time.monotonic()
         gone = store.purge(batch if limit is None else min(batch, limit - deleted))
         deleted, more = deleted + gone.deleted, gone.more
         progress(deleted)
+        if more:
+            rest(min(time.monotonic() - began, LONGEST_REST))
     return PurgeReport(swept, deleted, finished=not more, stopped=more and stop())
