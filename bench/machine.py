@@ -62,9 +62,13 @@ def _number(words: list[str]) -> str:
 
 
 def _versions(venv: str, names: tuple[str, ...]) -> dict[str, str]:
+    """What is installed there; nothing where a run of some sections did without it."""
     import json
 
-    words = [str(ROOT / venv / "bin" / "python"), "-c", VERSIONS, *names]
+    python = ROOT / venv / "bin" / "python"
+    if not python.exists():
+        return {}
+    words = [str(python), "-c", VERSIONS, *names]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     found: dict[str, str] = json.loads(done.stdout)
     return found

@@ -28,7 +28,7 @@ async def test_work_that_is_stopped_half_way_is_unknown(stop: type[BaseException
     wire = Wire()
     work = await _claimed(guarded, wire, Work)
     with pytest.raises(stop):
-        await work._work(http())
+        await work._work({**http(), "oncekey": None})
     assert guarded.state is State.UNKNOWN
     assert wire.sent == []
     assert (await call(guarded)).status == 409

@@ -15,6 +15,8 @@ from oncekey.errors import ConfigurationError, OnceKeyError, SchemaMissing, Stor
 from oncekey.stores.contract import Finding
 from oncekey.stores.planned import PlannedStore
 from oncekey.stores.postgres import open_sync
+from oncekey.stores.postgres.listen import PostgresListener
+from oncekey.stores.postgres.options import read_options
 from tests.infra import PostgresServer
 from tests.infra.process import free_port
 from tests.stores.postgres.conftest import Session
@@ -70,6 +72,20 @@ def test_an_unreachable_server_is_named(postgres_url: str) -> None:
     with pytest.raises(StoreUnavailable, match=r"cannot be reached .*correct host and port") as error:
         store.get(b"id")
     assert "secret" not in str(error.value)
+
+
+def test_a_listener_that_cannot_begin_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread is gone by the time it is closed: what is raised is why, and not that it is gone."""
+    listener = PostgresListener(read_options(f"postgresql://127.0.0.1:{free_port()}/shop", store_for=5), print)
+    asked = listener._started.result
+
+    def result() -> None:
+        listener._thread.join()
+        asked()
+
+    monkeypatch.setattr(listener._started, "result", result)
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        listener.start()
 
 
 def test_a_missing_database_is_named(postgres_server: PostgresServer) -> None:

@@ -7,6 +7,7 @@ transaction mode nothing is ever heard (`check` says so), hence the URL's onceke
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import selectors
 import socket
@@ -54,7 +55,8 @@ class PostgresListener:
         if self._closed:
             return
         self._closed = True
-        self._wake.send(b"\0")
+        with contextlib.suppress(OSError):  # a thread that could not begin has already gone
+            self._wake.send(b"\0")
         if self._thread is not threading.current_thread():
             self._thread.join()
         self._wake.close()
@@ -68,7 +70,7 @@ class PostgresListener:
                     with closing(self._connect()) as connection:
                         pause = FIRST_PAUSE
                         self._hear(connection, selector)
-                except psycopg.Error as error:
+                except (psycopg.Error, OSError) as error:
                     if not self._started.done():
                         self._started.set_exception(trouble.unreachable(error, self._options))
                         return

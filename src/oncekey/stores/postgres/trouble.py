@@ -42,7 +42,7 @@ def translated(error: psycopg.Error, options: Options) -> OnceKeyError:
     return StoreUnavailable(f"PostgreSQL at {options.shown} did not answer: {_words(error)}")
 
 
-def unreachable(error: psycopg.Error, options: Options) -> OnceKeyError:
+def unreachable(error: psycopg.Error | OSError, options: Options) -> OnceKeyError:
     """What to raise when no connection could be made."""
     words = _words(error)
     advice = next((advice for sign, advice in _ADVICE.items() if sign in words), "look at the server and its log")
@@ -67,7 +67,11 @@ def busy(options: Options) -> OnceKeyError:
     )
 
 
-def _words(error: psycopg.Error) -> str:
+def _words(error: psycopg.Error | OSError) -> str:
     """The first line of the primary message; details may quote a row."""
-    message = error.diag.message_primary or str(error).strip() or type(error).__name__
+    message = (
+        (error.diag.message_primary if isinstance(error, psycopg.Error) else None)
+        or str(error).strip()
+        or type(error).__name__
+    )
     return message.splitlines()[0]
