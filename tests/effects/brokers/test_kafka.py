@@ -95,6 +95,29 @@ async def test_a_partition_is_let_go_when_its_message_is_done(address: str, tmp_
         assert await rig.left() == 0
 
 
+async def test_what_comes_before_its_partition_is_taken_comes_again(address: str, tmp_path: Path) -> None:
+    """Aiokafka fetches while we still ask the database where to begin: none of that is passed over."""
+    rig = AioKafkaRig(address, f"q{uuid.uuid4().hex}")
+    ours = shop(tmp_path, ordered=True)
+    for partition in range(4):
+        await rig.publish([f"{partition}"], partition=partition)
+    consumer = rig.consumer(ours.handler)
+    sort, place, came = consumer._messages, consumer.place, asyncio.Event()
+
+    def sorting(fetched: Any) -> Any:
+        if fetched:
+            came.set()
+        return sort(fetched)
+
+    async def asked(partition: int) -> Any:
+        await asyncio.wait_for(came.wait(), 20)
+        return await place(partition)
+
+    consumer._messages, consumer.place = sorting, asked
+    async with running(consumer):
+        await until(lambda: ours.shipped == ["0", "1", "2", "3"])
+
+
 async def test_ordered_mode_begins_where_the_database_is(rig: KafkaRig, tmp_path: Path) -> None:
     """Kafka may remember more than was committed, after a restore of the database: what is missing is done again."""
     ours = shop(tmp_path, ordered=True)

@@ -87,8 +87,17 @@ class AioKafkaConsumer(Partitioned, AsyncConsumer):
         async with self._working:
             if self._wrong is not None:
                 raise self._wrong
-            messages = {one.partition: [self.message(raw) for raw in records] for one, records in fetched.items()}
-            await self.drive(self.handle(messages))
+            await self.drive(self.handle(self._messages(fetched)))
+
+    def _messages(self, fetched: Mapping[TopicPartition, list[Any]]) -> dict[int, list[Message]]:
+        """What has come, by partition. The client fetches before `take` is done: then it is asked to do so again."""
+        client, found = self._joined(), {}
+        for one, records in fetched.items():
+            if one.partition in self.lanes:
+                found[one.partition] = [self.message(raw) for raw in records]
+            elif one in client.assignment():
+                client.seek(one, records[0].offset)
+        return found
 
     async def close(self) -> None:
         if self._asked is not None:
@@ -131,9 +140,10 @@ class AioKafkaConsumer(Partitioned, AsyncConsumer):
         """These are ours from now on. What goes wrong here would be logged and forgotten, so it is kept for `step`."""
         try:
             for one in partitions:
-                lane = self.lanes[one.partition] = Lane(self.batch)
+                lane = Lane(self.batch)
                 if self.handler.rules.ordered:
                     await self._seek(one, lane)
+                self.lanes[one.partition] = lane
         except Exception as error:  # noqa: BLE001 - as above
             self._wrong = error
 
