@@ -55,7 +55,7 @@ async def test_a_date_that_is_none_is_ignored() -> None:
 async def test_an_old_key_still_gets_its_answer() -> None:
     """The key was made long before it was first sent: while the record is there, it replays."""
     shop = Shop()
-    app = Guarded(shop, policy=Policy(keep_for=30))
+    app = Guarded(shop, policy=Policy(keep_for=30, recall_for=None))
     fresh = http(uuid7(0))
     await call(app, fresh)
     record = app.records[0]

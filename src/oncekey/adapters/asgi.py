@@ -20,7 +20,7 @@ from oncekey.core.keys import key_ref
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.attempt import Attempt
 from oncekey.engine.common import give_back
-from oncekey.engine.events import log
+from oncekey.engine.events import REPLAYED, log
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError
 from oncekey.http.gate import Choices, Gate
@@ -59,6 +59,7 @@ class OnceKeyMiddleware:
         self.engine = store if isinstance(store, AsyncEngine) else AsyncEngine(store, tuning, sinks)
         self.running = self.engine.running
         self.checked = False
+        self.gate.keep_time_with(self.engine.now)
 
     def reopen(self) -> None:
         """Before a second start: a new engine on the same address, if a shutdown has closed the first one."""
@@ -103,6 +104,8 @@ class OnceKeyMiddleware:
 
     async def _enter(self, exchange: Exchange | Reply, scope: Scope, upload: Upload, send: Send) -> None:
         if isinstance(exchange, Reply):
+            if exchange.replays:
+                self.engine.said.say(REPLAYED, exchange.replays)
             await send_reply(send, exchange)
             return
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()

@@ -106,6 +106,7 @@ class Answering:
         if overruled is not None:
             await self.reply(overruled)
             return False
+        self._exchange.stored(answered)
         start["headers"] = headers + answered.marks
         await self._send(start)
         return True

@@ -27,7 +27,7 @@ from oncekey.core.decision import Execute
 from oncekey.core.keys import key_ref
 from oncekey.engine.attempt import Attempt
 from oncekey.engine.common import give_back
-from oncekey.engine.events import log
+from oncekey.engine.events import REPLAYED, log
 from oncekey.engine.threaded import Engine
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError, RequestRefused
@@ -65,6 +65,7 @@ class OnceKeyWSGI:
         else:
             tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
             self.engine = Engine(store, tuning, sinks)
+        self.gate.keep_time_with(self.engine.now)
         self.duty = Duty(self.engine, owned=not isinstance(store, Engine))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -106,6 +107,8 @@ class OnceKeyWSGI:
         self, exchange: Exchange | Reply, environ: WSGIEnvironment, start_response: StartResponse
     ) -> Iterable[bytes]:
         if isinstance(exchange, Reply):
+            if exchange.replays:
+                self.engine.said.say(REPLAYED, exchange.replays)
             return told(exchange, start_response)
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()
         try:

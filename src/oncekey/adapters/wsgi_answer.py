@@ -108,6 +108,7 @@ class Answering:
         answered = self._exchange.answered(self._attempt, head.status, head.headers, body, lack)
         self.overruled = self.settle(answered.settlement)
         if self.overruled is None:
+            self._exchange.stored(answered)
             self._server_write = self._start_response(head.line, head.said + texts(answered.marks))
         return self.overruled is None
 

@@ -111,7 +111,7 @@ class Answer(NamedTuple):
     """What a client was told, to be told again."""
 
     status: int
-    headers: tuple[Header, ...]
+    headers: Sequence[Header]
     body: bytes
 
 

@@ -34,6 +34,7 @@ class Policy:
     cap_for: float = _is("how long a lease may be renewed altogether", 900.0)
     store_for: float = _is("time budget of one store call", 5.0)
     keep_for: float = _is("how long an answer is kept and replayed", 86_400.0)
+    recall_for: float | None = _is("how long a process gives an answer again from its own memory; None: never", 10.0)
     keep_key_for: float | None = _is("how long the key stays refused after that; None: as long as the answer", None)
     wait_for: float | None = _is("hold a duplicate this long for the first answer; None: answer 409 at once", None)
     waiting: int = _is("how many duplicates one process may hold at a time", 100)

@@ -18,6 +18,7 @@ from oncekey.engine.common import (
     ENDED,
     check_colour,
     check_not_released,
+    clock_of,
     lost,
     open_writer,
     orphaned,
@@ -73,6 +74,7 @@ class AsyncEngine:
         self.tuning = tuning = tuning or Tuning()
         self.store = open_async_store(store, store_for=tuning.store_for) if isinstance(store, str) else store
         check_colour(self.store, awaited=True)
+        self.now = clock_of(self.store)
         self.said = Events(sinks)
         self.waiting = Waiting(tuning.waiting)
         self.running: set[asyncio.Task[None]] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from typing import TYPE_CHECKING
 
 from oncekey.core.commands import Settlement, Won
@@ -11,6 +12,7 @@ from oncekey.core.record import IN_PROGRESS, State
 from oncekey.engine import events
 from oncekey.engine.keeper import Writer
 from oncekey.errors import ConfigurationError, LeaseLost, RecordForged, RecordUnreadable, StoreUnavailable
+from oncekey.stores.memory import AsyncMemoryStore
 from oncekey.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from oncekey.engine.events import Events
     from oncekey.engine.keeper import Keeper
     from oncekey.errors import OnceKeyError
+    from oncekey.stores.contract import AsyncStore, Store
 
 SAID: dict[type[Decision], str] = {
     Replay: events.REPLAYED,
@@ -74,6 +77,12 @@ def check_colour(store: object, *, awaited: bool) -> None:
         raise ConfigurationError(
             f"this store is for {other} and the engine for {mine}: write its URL to get the right one"
         )
+
+
+def clock_of(store: Store | AsyncStore) -> Callable[[], float]:
+    """Seconds for what a worker remembers: the monotonic clock, or that of a store which lives in memory too."""
+    clock = getattr(store.sync if isinstance(store, AsyncMemoryStore) else store, "clock", None)
+    return (lambda: clock() / 1000) if clock is not None else time.monotonic
 
 
 def check_not_released(keeper: Keeper, claim: Claim) -> None:

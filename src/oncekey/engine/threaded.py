@@ -12,7 +12,17 @@ from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Sta
 from oncekey.core.decision import Decision, Execute, InProgress
 from oncekey.core.policy import ms
 from oncekey.engine import events
-from oncekey.engine.common import ENDED, check_colour, check_not_released, lost, open_writer, pause, release, say
+from oncekey.engine.common import (
+    ENDED,
+    check_colour,
+    check_not_released,
+    clock_of,
+    lost,
+    open_writer,
+    pause,
+    release,
+    say,
+)
 from oncekey.engine.drivers import drive
 from oncekey.engine.events import Events, Sink
 from oncekey.engine.keeper import Keeper, Writer
@@ -73,6 +83,7 @@ class Engine:
         self.tuning = tuning = tuning or Tuning()
         self.store = open_store(store, store_for=tuning.store_for) if isinstance(store, str) else store
         check_colour(self.store, awaited=False)
+        self.now = clock_of(self.store)
         self.said = Events(sinks)
         self.waiting = Waiting(tuning.waiting)
         self.keeper = Keeper(self._writer, self.said, self.waiting.told)

@@ -53,9 +53,14 @@ def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: s
             found = "a function's result" if isinstance(outcome, Value) else "the journal of an unfinished operation"
             raise RecordUnreadable(f"the record holds {found} and no answer of HTTP")
         return _not_kept(dialect, outcome, key, ref)
-    status, stored, body = outcome
-    if not all_legal(stored):
+    if not all_legal(outcome.headers):
         raise RecordForged("the stored answer has a header that HTTP forbids; it was not written by OnceKey")
+    return marked(dialect, outcome, key)
+
+
+def marked(dialect: Dialect, kept: Answer, key: str | None) -> Reply:
+    """An answer that was kept, as a replay: nothing re-encoded, the dialect's marker added."""
+    status, stored, body = kept
     headers = list(stored)
     if b"cache-control" not in [name.lower() for name, _ in stored]:
         headers.append(NO_STORE)

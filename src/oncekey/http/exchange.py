@@ -8,10 +8,10 @@ from oncekey.core.commands import Settlement, Stale
 from oncekey.core.decision import Decision, Execute, Replay
 from oncekey.core.fingerprint import Fingerprint
 from oncekey.core.keys import key_ref
-from oncekey.core.outcome import pack, sign, tombstone, unpack
+from oncekey.core.outcome import Answer, pack, sign, tombstone, unpack
 from oncekey.core.record import State
+from oncekey.engine import journals
 from oncekey.engine.attempt import Attempt
-from oncekey.engine.journals import read_sealed, sealed
 from oncekey.errors import Declined, LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
 from oncekey.http.answer import answer, declined, first_marks, refuse, replay
 from oncekey.http.capture import Ending, completed, kept_headers, settlement, settlement_without_answer
@@ -29,22 +29,24 @@ TOO_LONG = "it was longer than this service keeps"
 
 
 class Answered(NamedTuple):
-    """How to record an answer, and the headers that are added to it on its way out."""
+    """How to record an answer, the headers that are added to it on its way out, and what of it is kept."""
 
     settlement: Settlement
     marks: Headers
+    kept: Answer | None = None
 
 
 class Exchange:
     """One request. It is also what the flows ask whether a stored fingerprint is the same request (flows.Asked)."""
 
-    __slots__ = ("claim", "gate", "key", "late", "parts")
+    __slots__ = ("caller", "claim", "gate", "key", "late", "parts")
 
-    def __init__(self, gate: Gate, key: str, claim: Claim, parts: Parts) -> None:
+    def __init__(self, gate: Gate, key: str, claim: Claim, parts: Parts, caller: str) -> None:
         self.gate = gate
         self.key = key
         self.claim = claim
         self.parts = parts
+        self.caller = caller
         self.late = False
 
     def same_request(self, stored: bytes) -> bool:
@@ -72,19 +74,28 @@ class Exchange:
     def attempt(self, decision: Execute, started: float) -> Attempt:
         """The attempt that a granted claim is. RecordUnreadable: what earlier ones have left cannot be read."""
         policy, gate = self.gate.policy, self.gate
-        journal = read_sealed(decision.id, decision.journal, gate.sealer)
+        journal = journals.read_sealed(decision.id, decision.journal, gate.sealer)
         return Attempt(decision, started, policy.lease_for, policy.cap_for, self.claim.state, gate.guarantee, journal)
 
     def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
         """How to record the handler's answer, by the dialect's outcome table; without a body it cannot be kept."""
         gate = self.gate
         ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
-        packed = b""
+        packed, kept = b"", None
         if ending.verdict is Verdict.KEPT:
-            packed = tombstone(status, lack) if body is None else pack(status, kept_headers(headers), body)
+            if body is None:
+                packed = tombstone(status, lack)
+            else:
+                kept = Answer(status, kept_headers(headers), body)
+                packed = pack(*kept)
             packed = self._sealed(attempt, packed)
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
-        return Answered(self._settlement(ending, attempt, packed), marks)
+        return Answered(self._settlement(ending, attempt, packed), marks, kept)
+
+    def stored(self, answered: Answered) -> None:
+        """The store holds this answer: from now on it may be given from memory too."""
+        if answered.kept is not None and self.gate.recall is not None:
+            self.gate.recall.keep(self.caller, self.key, self.claim.id, self.parts, answered.kept)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""
@@ -104,7 +115,7 @@ class Exchange:
         claim = self.claim
         if not outcome and attempt.journal.entries:
             # It is newer than what stands in the store.
-            outcome = sealed(claim.id, attempt.journal, self.gate.sealer)
+            outcome = journals.sealed(claim.id, attempt.journal, self.gate.sealer)
         return Settlement(claim.id, claim.token, ending.target, outcome, ending.keep_for, ending.due_for, ending.note)
 
     def failure(self, done: Settlement, error: BaseException | None = None) -> Reply:

@@ -30,6 +30,7 @@ from oncekey.http.exchange import Exchange
 from oncekey.http.grammar import Dialect
 from oncekey.http.keyfield import find_key
 from oncekey.http.messages import Reply, Request
+from oncekey.http.recall import Recall
 from oncekey.http.scope import Scope
 
 Paths = Iterable[str] | Callable[[str], bool] | None
@@ -89,7 +90,14 @@ class Gate:
             reconcile_after_for=ms(self.policy.reconcile_after_for),
             attempts=self.policy.attempts,
         )
+        recall_for = self.policy.recall_for
+        self.recall = Recall(self.dialect, min(recall_for, self.policy.keep_for)) if recall_for is not None else None
         self._scopes = functools.lru_cache(SCOPES)(scope_of)
+
+    def keep_time_with(self, now: Callable[[], float]) -> None:
+        """What is given from memory ends by this clock."""
+        if self.recall is not None:
+            self.recall.now = now
 
     def covers(self, method: str, path: str) -> bool:
         """Whether a request is ours at all; others pass untouched."""
@@ -116,6 +124,8 @@ class Gate:
         if not isinstance(caller, str):
             log.error("scope= must give the caller's name as a text, or None; it gave %s", type(caller).__name__)
             return refuse(self.dialect, ConfigurationError("the scope gave no text"))
+        if self.recall is not None and (recalled := self.recall.find(caller, key, request)) is not None:
+            return recalled
         return self.exchange(request, key, caller, endpoint_of(request.method, request.path))
 
     def exchange(self, request: Request, key: str, caller: str, endpoint: str) -> Exchange:
@@ -132,7 +142,7 @@ class Gate:
             guarantee=self.guarantee,
             label=Label(digest, endpoint, key),
         )
-        exchange = Exchange(self, key, claim, parts)
+        exchange = Exchange(self, key, claim, parts, caller)
         exchange.late = self._is_late(key, request)
         return exchange
 

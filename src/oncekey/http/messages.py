@@ -28,8 +28,12 @@ class Request:
 
 @dataclass(slots=True)
 class Reply:
-    """A whole answer. Header names of our own are in lower case; stored ones are as the application spelt them."""
+    """A whole answer. Header names of our own are in lower case; stored ones are as the application spelt them.
+
+    `replays` is the record whose answer it gives without a question to the store (http.recall).
+    """
 
     status: int
     headers: Headers
     body: bytes
+    replays: bytes = b""

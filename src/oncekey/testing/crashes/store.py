@@ -96,8 +96,16 @@ class Link:
             client.close()
 
 
+def hourly() -> Callable[[], int]:
+    """A clock that is an hour later at every look: what a worker remembers by it would hide the store, and is over."""
+    hours = itertools.count(0, 3_600_000)
+    return lambda: next(hours)
+
+
 class Crashing:
     """A store for threads that is reached over a link."""
+
+    clock = staticmethod(hourly())
 
     def __init__(self, link: Link, inner: Store) -> None:
         self.url = link.url
@@ -166,6 +174,8 @@ class CrashingMemory(Crashing, MemoryStore):
 
 class AsyncCrashing:
     """A store for asyncio that is reached over a link."""
+
+    clock = staticmethod(hourly())
 
     def __init__(self, link: Link, inner: AsyncStore) -> None:
         self.url = link.url

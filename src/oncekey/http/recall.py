@@ -1,0 +1,83 @@
+"""Finished answers in this process's memory too, for a short while: most retries come soon, and to the same worker.
+
+A completed record does not change before it expires, so its answer may be given without asking the store again, to a
+request that is the same byte for byte. Whatever differs, and whatever is not here, is the store's to decide. What an
+operator changes reaches a worker when its entry's time is over; a policy with recall_for=None keeps none.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from oncekey.http.answer import marked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncekey.core.fingerprint import Parts
+    from oncekey.core.outcome import Answer
+    from oncekey.http.grammar import Dialect
+    from oncekey.http.messages import Reply, Request
+
+# Memory for one installation in one process, in bytes, and the most that one answer with its request may take of it.
+ROOM = 8 << 20
+LARGEST = 1 << 16
+AROUND = 1024
+
+
+class Entry:
+    """One answer, to what request, and until when. The reply is made when it is first asked for."""
+
+    __slots__ = ("id", "kept", "parts", "reply", "size", "until")
+
+    def __init__(self, id_: bytes, parts: Parts, kept: Answer, until: float) -> None:
+        self.id = id_
+        self.parts = parts
+        self.kept = kept
+        self.until = until
+        self.size = AROUND + len(parts.body) + len(kept.body)
+        self.reply: Reply | None = None
+
+
+class Recall:
+    """The answers of one installation. When they need too much room, the oldest go first."""
+
+    def __init__(self, dialect: Dialect, recall_for: float, room: int = ROOM) -> None:
+        self._dialect = dialect
+        # In seconds; a store in memory has a clock of its own, which tests may move.
+        self.now: Callable[[], float] = time.monotonic
+        self._recall_for = recall_for
+        self._room = room
+        self._kept: dict[tuple[str, str], Entry] = {}
+        self._size = 0
+        self._changing = threading.Lock()
+
+    def find(self, caller: str, key: str, request: Request) -> Reply | None:
+        """The answer to the same request of the same caller, if it is here."""
+        entry = self._kept.get((caller, key))
+        if entry is None or entry.until <= self.now():
+            return None
+        method, path, query, content_type, body = entry.parts
+        if request.body != body or request.path != path or request.method != method or request.query != query:
+            return None
+        if request.header(b"content-type") != content_type:
+            return None
+        if entry.reply is None:
+            entry.reply = marked(self._dialect, entry.kept, key)
+            entry.reply.replays = entry.id
+        return entry.reply
+
+    def keep(self, caller: str, key: str, id_: bytes, parts: Parts, kept: Answer) -> None:
+        """Keep an answer that the store holds since just now."""
+        entry = Entry(id_, parts, kept, self.now() + self._recall_for)
+        if entry.size > LARGEST:
+            return
+        with self._changing:
+            entries = self._kept
+            former = entries.pop((caller, key), None)
+            entries[caller, key] = entry
+            self._size += entry.size - (former.size if former is not None else 0)
+            while self._size > self._room:
+                self._size -= entries.pop(next(iter(entries))).size

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from oncekey.core.fingerprint import Parts
+from oncekey.core.outcome import Answer
+from oncekey.http import dialects
+from oncekey.http.messages import Request
+from oncekey.http.recall import AROUND, LARGEST, Recall
+
+JSON = b"application/json"
+PARTS = Parts("POST", "/pay", b"", JSON, b"{}")
+PAID = Answer(201, [(b"content-type", JSON)], b"paid")
+
+
+class Hand:
+    """A clock that stands until it is moved."""
+
+    at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def recall(room: int = 1 << 20) -> tuple[Recall, Hand]:
+    made, clock = Recall(dialects.dialect("ietf"), 10.0, room), Hand()
+    made.now = clock
+    return made, clock
+
+
+def request(**other: object) -> Request:
+    asked = {"method": "POST", "path": "/pay", "query": b"", "headers": [(b"content-type", JSON)], "body": b"{}"}
+    return Request(**(asked | other))  # type: ignore[arg-type]
+
+
+def test_the_same_request_gets_the_answer_of_the_record() -> None:
+    """With its marker, and the record that it is of."""
+    made, _ = recall()
+    made.keep("alice", "k", b"id", PARTS, PAID)
+    reply = made.find("alice", "k", request())
+    assert reply is not None
+    assert (reply.status, reply.body, reply.replays) == (201, b"paid", b"id")
+    assert (b"idempotency-replayed", b"true") in reply.headers
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"method": "PATCH"},
+        {"path": "/pay/"},
+        {"query": b"x=1"},
+        {"headers": []},
+        {"body": b"{ }"},
+    ],
+)
+def test_whatever_differs_is_for_the_store(other: dict[str, object]) -> None:
+    """Another spelling may be the same request, another request, or one of another fingerprint: not decided here."""
+    made, _ = recall()
+    made.keep("alice", "k", b"id", PARTS, PAID)
+    assert made.find("alice", "k", request(**other)) is None
+
+
+def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
+    """The caller and the key name the answer, each by itself."""
+    made, _ = recall()
+    made.keep("alice", "k", b"id", PARTS, PAID)
+    assert made.find("bob", "k", request()) is None
+    assert made.find("alice", "j", request()) is None
+
+
+def test_an_answer_ends_with_its_time() -> None:
+    """A moment before it is there, at its end it is not."""
+    made, clock = recall()
+    made.keep("alice", "k", b"id", PARTS, PAID)
+    clock.at = 9.99
+    assert made.find("alice", "k", request()) is not None
+    clock.at = 10.0
+    assert made.find("alice", "k", request()) is None
+
+
+def test_the_oldest_make_room() -> None:
+    """What is kept never takes more than its room, however often a key comes again."""
+    made, _ = recall(room=3 * (AROUND + len(PARTS.body) + len(PAID.body)))
+    for number in range(5):
+        for _ in range(3):
+            made.keep("alice", f"k{number}", b"id", PARTS, PAID)
+    there = [made.find("alice", f"k{number}", request()) is not None for number in range(5)]
+    assert there == [False, False, True, True, True]
+
+
+def test_large_answers_are_left_to_the_store() -> None:
+    """A few of them would drive out all others."""
+    made, _ = recall()
+    made.keep("alice", "k", b"id", PARTS, PAID._replace(body=b"x" * LARGEST))
+    assert made.find("alice", "k", request()) is None
