@@ -32,8 +32,9 @@ CREATED = reply(201, '{"id":"a"}', Content_Type="application/json")
 class Scripted:
     """Each request gets the next answer of the script, and the last one again when the script is over."""
 
-    def __init__(self, script: Iterable[bytes]) -> None:
+    def __init__(self, script: Iterable[bytes], *, hang_up: bool = False) -> None:
         self.script = list(script)
+        self.hang_up = hang_up  # after each answer
         self.seen: list[Seen] = []
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
@@ -64,7 +65,7 @@ class Scripted:
                 self.seen.append(Seen(method, path, headers, body))
                 answer = self.script[min(number, len(self.script) - 1)]
                 connection.sendall(answer)
-                if answer in {DROP, CUT_IN_HEADERS, CUT_IN_BODY}:
+                if self.hang_up or answer in {DROP, CUT_IN_HEADERS, CUT_IN_BODY}:
                     return
 
     def close(self) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from oncekey.client import Journal, Retries
 from oncekey.client import journal as journals
+from oncekey.client.file import JournalFile
 from oncekey.client.httpx import RetryTransport
 from tests.client.link import BadLink
 from tests.infra.process import free_port
@@ -74,7 +75,7 @@ def client_program(path: Path, url: str, fuse: Fuse) -> None:
     inner = httpx.HTTPTransport(limits=httpx.Limits(max_keepalive_connections=0))
     transport = RetryTransport(inner, journal=journal, retries=RETRIES)
     with (
-        patch.object(journals.Journal, "_writing", fuse.around(journals.Journal._writing)),
+        patch.object(JournalFile, "writing", fuse.around(JournalFile.writing)),
         patch.object(inner, "handle_request", fuse.around(inner.handle_request)),
         patch.object(journals.Journal, "done", fuse.around(journals.Journal.done)),
         httpx.Client(transport=transport, headers={"Authorization": "Bearer a"}, timeout=10) as client,

@@ -68,6 +68,40 @@ def test_what_is_too_old_is_never_sent(journal: Journal) -> None:
     assert server.seen == []
 
 
+def test_wrong_credentials_stop_a_queue(journal: Journal) -> None:
+    """They are no answer: everything stays, and is sent when the credentials are right."""
+    server = Scripted([reply(401), CREATED])
+    for number in (1, 2):
+        journal.put("pay", number, request=Request("POST", f"{server.url}/{number}", (), b"{}"))
+    with sender(journal, retries=ONE) as client:
+        first = resume(journal, client)
+        assert (len(first.left), len(first.waiting), first.done) == (1, 1, [])
+        assert len(resume(journal, client).done) == 2
+
+
+def test_a_refusal_is_told_apart(journal: Journal, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is an answer, so nothing stays open; but somebody must look, and the queue goes on."""
+    server = Scripted([reply(404), CREATED])
+    for number in (1, 2):
+        journal.put("pay", number, request=Request("POST", f"{server.url}/{number}", (), b"{}"))
+    code, out, _ = oncekey(capsys, "resume", "--journal", str(journal.path))
+    assert (code, out) == (1, "1 done, 1 refused\n")
+    assert journal.pending() == []
+
+
+def test_a_redirect_is_followed_within_the_origin_only(journal: Journal) -> None:
+    """Neither the body nor the credentials are for strangers."""
+    stranger = Scripted([CREATED])
+    server = Scripted([reply(307, Location="/there"), CREATED, reply(307, Location=f"{stranger.url}/x")])
+    for number in (1, 2):
+        journal.put("pay", number, request=Request("POST", f"{server.url}/{number}", (), b"{}"))
+    with sender(journal, headers={"X-Api-Key": "s3cret"}, retries=ONE) as client:
+        report = resume(journal, client)
+    assert (len(report.done), len(report.left)) == (1, 1)
+    assert stranger.seen == []
+    assert "another server" in journal.pending()[0].trouble
+
+
 def oncekey(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = app.main(["client", *words])
     said = capsys.readouterr()

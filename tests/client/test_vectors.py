@@ -49,8 +49,10 @@ def test_attempts(case: dict[str, Any]) -> None:
     """A whole conversation takes the same steps in every language."""
     budget = Budget(**case["budget"]) if "budget" in case else None
     retries = Retries(**case["retries"], budget=budget)
-    attempts = Attempts(retries, age=case.get("age"), chance=lambda: case["chance"], clock=lambda: 0.0)
+    clock = [0.0]
+    attempts = Attempts(retries, age=case.get("age"), chance=lambda: case["chance"], clock=lambda: clock[0])
     for step in case["steps"]:
+        clock[0] = step.get("clock", clock[0])
         if step["event"] == "next":
             done: object = attempts.next(step["at"])
         elif step["event"] == "answer":

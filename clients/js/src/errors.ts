@@ -8,6 +8,7 @@ const ADVICE: Record<Reason, string> = {
   budget: "the retry budget of this program is used up",
   age: "it is older than the server keeps answers, so sending it again could run it anew: it is unresolved",
   wait: "the server asks to wait longer than `obeyFor`",
+  denied: "the server does not let this caller in any more: bring other credentials",
   told: "the server says that asking again does not help",
 };
 
@@ -71,7 +72,7 @@ export class IntentReused extends ClientError {
   override name = "IntentReused";
 }
 
-/** The intent ended so long ago that nobody keeps its answer any more. */
+/** It was done, and nobody keeps its answer any more: neither this key again nor a new one. */
 export class IntentOver extends ClientError {
   override name = "IntentOver";
 }
@@ -79,6 +80,11 @@ export class IntentOver extends ClientError {
 /** The journal holds as many operations as it may. */
 export class QueueFull extends ClientError {
   override name = "QueueFull";
+}
+
+/** What keeps the journal cannot be read or written. What cannot be remembered is not sent. */
+export class JournalUnusable extends ClientError {
+  override name = "JournalUnusable";
 }
 
 /** The server redirects the request, and the browser does not say where: the key must not go to strangers. */

@@ -3,7 +3,7 @@
  * before its first request leaves, so that a page that is closed at any moment finds its key again.
  */
 
-import { IntentOver, OutcomeUnknown, QueueFull } from "./errors.js";
+import { ClientError, IntentOver, JournalUnusable, OutcomeUnknown, QueueFull } from "./errors.js";
 import { newKey } from "./keys.js";
 
 /** A request as the journal keeps it. Credentials are left out. */
@@ -59,6 +59,8 @@ export interface JournalOptions {
 
 const DAY = 86_400;
 const MOST_KEPT = 262_144;
+/** Clocks are corrected by seconds; what was made later than this from now says that the clock was set back. */
+const FUTURE = 300;
 const SECRET = /auth|cookie|token|secret|password|api-?key|signature|session/i;
 
 const open = (headers: [string, string][]) => headers.filter(([name]) => !SECRET.test(name));
@@ -93,7 +95,7 @@ export class Journal {
       throw new TypeError("an intent needs a name and whose it is: intent('checkout', [orderId], ...)");
     }
     const begun = await this.added(name, identity.map(String), newKey());
-    if (!begun.first && Date.now() - begun.entry.madeAt >= this.keepFor * 1000) throw tooOld(begun.entry);
+    if (!begun.first && this.age(begun.entry) >= this.keepFor) throw tooOld(begun.entry);
     return begun;
   }
 
@@ -108,14 +110,14 @@ export class Journal {
     this.last = Math.max(Date.now(), this.last + 1); // what is begun in one millisecond has an order, too
     const id = JSON.stringify([name, ...identity]);
     const made: Entry = { id, name, identity, key, done: false, madeAt: this.last, queue, attempts: 0, trouble: "" };
-    const entry = await this.storage.add(kept ? { ...made, request: kept } : made);
+    const entry = await usable(this.storage.add(kept ? { ...made, request: kept } : made));
     return { entry, first: entry.key === key };
   }
 
   private async prune(): Promise<void> {
-    const entries = await this.storage.all();
+    const entries = await usable(this.storage.all());
     const before = Date.now() - this.rememberFor * 1000;
-    for (const entry of entries) if (entry.done && (entry.endedAt ?? 0) < before) await this.storage.remove(entry.id);
+    for (const entry of entries) if (entry.done && (entry.endedAt ?? 0) < before) await usable(this.storage.remove(entry.id));
     if (entries.filter((entry) => !entry.done).length >= this.atMost) {
       throw new QueueFull(`the journal holds ${this.atMost} open operations: resume them, or raise atMost`);
     }
@@ -123,24 +125,21 @@ export class Journal {
 
   /** A request is about to leave. */
   async sending(key: string, request: KeptRequest): Promise<void> {
-    if ((await this.storage.look(key)) === undefined) {
+    if ((await this.look(key)) === undefined) {
       await this.added(`${request.method} ${new URL(request.url).pathname}`, [key], key);
     }
     const kept = { ...request, headers: open(request.headers) };
-    await this.storage.change(key, (entry) =>
-      entry.done ? null : { ...entry, attempts: entry.attempts + 1, request: entry.request ?? kept },
-    );
+    await this.changed(key, (entry) => ({ ...entry, attempts: entry.attempts + 1, request: entry.request ?? kept }));
   }
 
   /** The attempts ended without a definite answer. */
   troubled(key: string, trouble: string): Promise<void> {
-    return this.storage.change(key, (entry) => (entry.done ? null : { ...entry, trouble }));
+    return this.changed(key, (entry) => ({ ...entry, trouble }));
   }
 
   /** There is a definite answer. */
   done(key: string, answer?: KeptAnswer): Promise<void> {
-    return this.storage.change(key, (entry) => {
-      if (entry.done) return null;
+    return this.changed(key, (entry) => {
       const { request, ...rest } = entry;
       // Where it went is remembered, what was in it is not.
       const went = request && { request: { ...request, headers: [], body: new Uint8Array() } };
@@ -152,26 +151,61 @@ export class Journal {
     });
   }
 
+  /** The work has ended well: that is the end, unless `fetch` knows better. */
+  async left(key: string): Promise<void> {
+    const entry = await this.look(key);
+    if (entry?.trouble === "") await this.done(key);
+  }
+
+  /** What is written after the answer. If that fails, the operation stays open: safe, and no reason to throw. */
+  async kept(write: Promise<void>): Promise<void> {
+    await write.catch((error: unknown) => {
+      if (!(error instanceof JournalUnusable)) throw error;
+      console.warn(`an operation stays open although it has ended, and is asked for again later: ${error.message}`);
+    });
+  }
+
+  private changed(key: string, how: (entry: Entry) => Entry): Promise<void> {
+    return usable(this.storage.change(key, (entry) => (entry.done ? null : how(entry))));
+  }
+
   /** The operation with this key. */
   look(key: string): Promise<Entry | undefined> {
-    return this.storage.look(key);
+    return usable(this.storage.look(key));
   }
 
   /** The operations without a definite answer, in the order in which they were begun. */
   async pending(queue?: string): Promise<Entry[]> {
-    const entries = (await this.storage.all()).filter((entry) => !entry.done && (queue ?? entry.queue) === entry.queue);
+    const entries = (await usable(this.storage.all())).filter((entry) => !entry.done && (queue ?? entry.queue) === entry.queue);
     return entries.sort((one, other) => one.madeAt - other.madeAt || (one.key < other.key ? -1 : 1));
   }
 
   /** Older than the server keeps answers: sending it again could run it as new. */
   unresolved(entry: Entry): boolean {
-    return !entry.done && Date.now() - entry.madeAt >= this.keepFor * 1000;
+    return !entry.done && this.age(entry) >= this.keepFor;
+  }
+
+  /** How many seconds ago it was made; without an end, where the clock was set back since. */
+  age(entry: Entry): number {
+    const passed = (Date.now() - entry.madeAt) / 1000;
+    return passed < -FUTURE ? Infinity : Math.max(0, passed);
   }
 
   /** Drop an operation that was settled by other means. */
   async forget(key: string): Promise<boolean> {
-    const entry = await this.storage.look(key);
-    return entry !== undefined && this.storage.remove(entry.id);
+    const entry = await this.look(key);
+    return entry !== undefined && usable(this.storage.remove(entry.id));
+  }
+}
+
+/** The troubles of a storage, with what to do. */
+async function usable<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof ClientError) throw error;
+    const said = error instanceof Error ? error.message : String(error);
+    throw new JournalUnusable(`the journal cannot be used (${said}): what cannot be remembered is not sent; make room, or let this program write there`, { cause: error });
   }
 }
 

@@ -12,7 +12,10 @@ export type Verdict =
   | "not-done" // the keeper of the key says that nothing has happened
   | "later" // this request was turned away; of earlier ones it says nothing
   | "unknown" // it may have happened: same key, later
-  | "stop"; // it may have happened, and asking again will not tell
+  | "stop" // it may have happened, and asking again will not tell
+  | "denied" // the caller was not let in: same key, other credentials
+  | "stale" // older than answers are kept, and not on record: it may have been done and forgotten
+  | "over"; // it was done, and its answer is gone: neither this key again nor a new one
 
 /** The parts of a response that decide. */
 export interface Answer {
@@ -31,7 +34,13 @@ const BY_SLUG: Record<string, Verdict> = {
   "store-unavailable": "later",
   "record-unreadable": "unknown",
   "body-incomplete": "later",
+  "caller-unknown": "denied",
+  "request-too-old": "stale",
+  "key-expired": "over",
+  "answer-not-kept": "over",
 };
+/** Its member `retry` says whether one of them may have had an effect. */
+const EXHAUSTED = "attempts-exhausted";
 const BY_RETRY: Record<string, Verdict> = { "same-key-later": "unknown", "new-key-safe": "answer", never: "answer" };
 const BY_CODE: Record<string, Verdict> = {
   idempotency_key_in_use: "busy",
@@ -48,7 +57,9 @@ const BY_CODE: Record<string, Verdict> = {
   IdempotentCallInProgressFault: "busy",
 };
 const CODE_MEMBERS = ["code", "type", "name", "issue", "errorCode", "__type", "Code"];
-const BY_STATUS: Record<number, Verdict> = { 408: "later", 409: "busy", 425: "later", 429: "later" };
+const BY_STATUS: Record<number, Verdict> = {
+  401: "denied", 403: "denied", 407: "denied", 408: "later", 409: "busy", 425: "later", 429: "later",
+};
 const HOPELESS = [501, 505, 510, 511];
 const MOST_READ = 65_536;
 
@@ -68,8 +79,8 @@ export function judge(answer: Answer): Verdict {
     return answer.status >= 500 ? "stop" : "answer";
   }
   const slug = answer.headers.get("idempotency-problem");
-  if (slug !== null) return own(BY_SLUG, slug) ?? "answer";
-  return byBody(answer) ?? byHint(answer, is) ?? byStatus(answer.status);
+  if (slug !== null) return byName(slug, errorOf(answer)) ?? "answer";
+  return byBody(errorOf(answer)) ?? byHint(answer, is) ?? byStatus(answer.status);
 }
 
 /** The JSON object of an error's body, if it is one. */
@@ -82,11 +93,18 @@ export function errorOf(answer: Answer): Members | undefined {
   }
 }
 
-function byBody(answer: Answer): Verdict | undefined {
-  const body = errorOf(answer);
+/** What a problem means: by its name, or, where that is new to us, by its next step. */
+function byName(slug: string, body: Members | undefined): Verdict | undefined {
+  const retry = typeof body?.retry === "string" ? body.retry : "";
+  if (slug === EXHAUSTED) return retry === "new-key-safe" ? "answer" : "stop";
+  return own(BY_SLUG, slug) ?? own(BY_RETRY, retry);
+}
+
+function byBody(body: Members | undefined): Verdict | undefined {
   if (body === undefined) return undefined;
-  const retry = typeof body.retry === "string" ? own(BY_RETRY, body.retry) : undefined;
-  if (retry !== undefined) return own(BY_SLUG, String(body.type ?? "").split("/").pop() ?? "") ?? retry;
+  if (typeof body.retry === "string" && own(BY_RETRY, body.retry)) {
+    return byName(String(body.type ?? "").split("/").pop() ?? "", body);
+  }
   for (const code of codes(body)) {
     const verdict = own(BY_CODE, code);
     if (verdict !== undefined) return verdict;
@@ -111,8 +129,9 @@ function* codes(body: Members): Generator<string> {
 function byHint(answer: Answer, is: (name: string, wanted: string) => boolean): Verdict | undefined {
   if (is("transient-error", "true")) return "later";
   for (const name of ["stripe-should-retry", "x-should-retry"]) {
-    if (is(name, "true")) return BY_STATUS[answer.status] ?? "unknown";
-    if (is(name, "false")) return answer.status >= 500 ? "stop" : "answer";
+    const found = byStatus(answer.status);
+    if (is(name, "true")) return found === "answer" || found === "denied" ? "unknown" : found;
+    if (is(name, "false")) return answer.status >= 500 ? "stop" : found === "denied" ? found : "answer";
   }
   return undefined;
 }
@@ -125,12 +144,27 @@ function byStatus(status: number): Verdict {
 /** How many seconds the server asks to wait. `now` is in milliseconds, for servers that name a date. */
 export function retryAfter(answer: Answer, now: number): number | undefined {
   const text = (answer.headers.get("retry-after") ?? "").trim();
-  if (/^[0-9]+$/.test(text)) return Number(text.slice(0, 9));
-  const until = /[a-z]/i.test(text) ? Date.parse(text) : NaN;
-  if (Number.isNaN(until)) return undefined;
+  if (/^[0-9]+$/.test(text)) return Math.min(Number(text), LONGEST);
+  const until = instant(text);
+  if (until === undefined) return undefined;
   // The server's own clock where it tells: two wrong clocks make no difference then.
-  const moment = Date.parse(answer.headers.get("date") ?? "");
-  return Math.max(0, (until - (Number.isNaN(moment) ? now : moment)) / 1000);
+  return Math.max(0, (until - (instant(answer.headers.get("date") ?? "") ?? now)) / 1000);
+}
+
+const LONGEST = 999_999_999;
+const DATE = /^[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT$/;
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** An HTTP date in the form that is written today (IMF-fixdate), in milliseconds since 1970. */
+function instant(text: string): number | undefined {
+  const found = DATE.exec(text.trim());
+  if (found === null) return undefined;
+  const [day, year, hour, minute, second] = [1, 3, 4, 5, 6].map((place) => Number(found[place])) as [number, number, number, number, number];
+  const month = MONTHS.indexOf(found[2]!);
+  const made = new Date(0);
+  made.setUTCFullYear(year, month, day);
+  const real = month >= 0 && year > 0 && hour < 24 && minute < 60 && made.getUTCMonth() === month && made.getUTCDate() === day;
+  return real ? made.setUTCHours(hour, minute, Math.min(second, 59)) : undefined;
 }
 
 /** The short name that the server's logs have for the operation, or an empty text. */

@@ -84,7 +84,7 @@ export type Sent = "not-sent" | "maybe-sent";
 /** The most that may have happened to an operation, over all its attempts. */
 export type Known = "nothing-sent" | "turned-away" | "maybe-done";
 /** Why no further attempt is made. */
-export type Reason = "attempts" | "time" | "budget" | "age" | "wait" | "told";
+export type Reason = "attempts" | "time" | "budget" | "age" | "wait" | "denied" | "told";
 
 export type Step =
   | { do: "send"; number: number }
@@ -92,7 +92,10 @@ export type Step =
   | { do: "deliver"; verdict: Verdict }
   | { do: "stop"; reason: Reason; known: Known; attempts: number };
 
+const DEFINITE: Verdict[] = ["answer", "mismatch", "over"];
 const ORDER: Known[] = ["nothing-sent", "turned-away", "maybe-done"];
+/** Definite for this request; of an earlier attempt that may have arrived they say nothing. */
+const TURNED_AWAY: Partial<Record<Verdict, Reason>> = { denied: "denied", stale: "age" };
 const MEANING: Partial<Record<Verdict, Known>> = { "not-done": "turned-away", later: "turned-away" };
 
 /** One request's attempts: `next`, then `answered` or `failed`, and after a wait `next` again. */
@@ -100,6 +103,7 @@ export class Attempts {
   number = 0;
   known: Known;
   private began: number | undefined;
+  private beganAt = 0;
 
   constructor(
     readonly terms: Retries = retries(),
@@ -113,9 +117,11 @@ export class Attempts {
 
   /** Say whether it may be sent now. */
   next(now: number): Step {
-    this.began ??= now;
+    if (this.began === undefined) [this.began, this.beganAt] = [now, this.clock()];
     const limit = this.terms.keepFor;
-    if (limit !== null && (this.age ?? 0) + now - this.began >= limit) return this.stop("age");
+    // A monotonic clock stands still while the machine sleeps; the server's memory does not.
+    const passed = Math.max(now - this.began, (this.clock() - this.beganAt) / 1000);
+    if (limit !== null && (this.age ?? 0) + passed >= limit) return this.stop("age");
     this.number += 1;
     return { do: "send", number: this.number };
   }
@@ -123,7 +129,9 @@ export class Attempts {
   /** An answer has come, whole. */
   answered(answer: Answer, now: number): Step {
     const verdict = judge(answer);
-    if (verdict === "answer" || verdict === "mismatch") {
+    const away = TURNED_AWAY[verdict];
+    if (away !== undefined && this.known === "maybe-done") return this.stop(away);
+    if (away !== undefined || DEFINITE.includes(verdict)) {
       if (this.number === 1) this.terms.budget?.earn();
       return { do: "deliver", verdict };
     }

@@ -1,7 +1,7 @@
 /** A journal in a folder, for Node: one file for each operation, flushed before a promise resolves. */
 
-import { createHash } from "node:crypto";
-import { mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
+import { createHash, randomUUID } from "node:crypto";
+import { link, mkdir, open, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 
 import type { Entry, Storage } from "./journal.js";
@@ -21,7 +21,7 @@ function read(text: string): Entry {
   }) as Entry;
 }
 
-/** One program at a time may use a folder; within it, changes take turns. */
+/** Programs that share a folder agree on keys; who changes an entry should be one of them. Within one, changes take turns. */
 export class FolderStorage implements Storage {
   private turn: Promise<unknown> = Promise.resolve();
 
@@ -29,9 +29,8 @@ export class FolderStorage implements Storage {
 
   add(entry: Entry): Promise<Entry> {
     return this.next(async () => {
-      const there = await this.read(this.file(entry.id));
-      if (there === undefined) await this.write(entry);
-      return there ?? entry;
+      if (await this.write(entry, true)) return entry;
+      return (await this.read(this.file(entry.id))) ?? entry;
     });
   }
 
@@ -81,22 +80,33 @@ export class FolderStorage implements Storage {
       return read(await readFile(file, "utf8"));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+      if (error instanceof SyntaxError) throw new Error(`${file} is damaged: move it away, and ask the server about its operation`, { cause: error });
       throw error;
     }
   }
 
-  private async write(entry: Entry): Promise<void> {
+  /** Flushed before it has its name. `anew`: only where nothing is there. */
+  private async write(entry: Entry, anew = false): Promise<boolean> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 });
     const file = this.file(entry.id);
-    const made = await open(`${file}.new`, "w", 0o600);
+    const draft = `${file}.${randomUUID()}.new`;
+    const made = await open(draft, "w", 0o600);
     try {
       await made.writeFile(written(entry));
       await made.sync();
     } finally {
       await made.close();
     }
-    await rename(`${file}.new`, file);
+    try {
+      await (anew ? link(draft, file) : rename(draft, file));
+    } catch (error) {
+      if (!anew || (error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      return false;
+    } finally {
+      await rm(draft, { force: true });
+    }
     const folder = await open(this.folder, "r");
     await folder.sync().finally(() => folder.close());
+    return true;
   }
 }

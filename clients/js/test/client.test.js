@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "node:test";
 
 import {
-  check, Client, GaveUp, IntentOver, IntentReused, Journal, MemoryStorage, Mismatch, NothingSent, OutcomeUnknown, QueueFull, Rejected,
+  check, Client, GaveUp, IntentOver, IntentReused, Journal, JournalUnusable, MemoryStorage, Mismatch, NothingSent, OutcomeUnknown, QueueFull, Rejected,
 } from "../dist/index.js";
 import { FolderStorage } from "../dist/node.js";
 
@@ -143,7 +143,7 @@ test("what is left is resumed, in order, and never when it is too old", async (t
   const order = (number) => ({ method: "POST", url: `${server.url}/${number}`, headers: [], body: new TextEncoder().encode("{}") });
   const keys = [await journal.put("pay", [1], order(1), "a"), await journal.put("pay", [2], order(2), "a")];
   const one = client({ journal, retries: { ...QUICK, attempts: 1 } });
-  assert.deepEqual(await one.resume(), { done: [], left: [keys[0]], waiting: [keys[1]], unresolved: [], unsent: [] });
+  assert.deepEqual(await one.resume(), { done: [], refused: [], left: [keys[0]], waiting: [keys[1]], unresolved: [], unsent: [] });
   assert.deepEqual((await one.resume({ headers: { Authorization: "Bearer t" } })).done, keys);
   assert.deepEqual(server.seen.map((seen) => seen.path), ["/1", "/1", "/2"]);
   assert.equal(server.seen[2].headers.authorization, "Bearer t");
@@ -178,4 +178,96 @@ test("credentials are not kept, and the folder is private", async (t) => {
   const [name] = readdirSync(place);
   assert.doesNotMatch(readFileSync(join(place, name), "utf8"), /s3cret/);
   assert.equal(statSync(join(place, name)).mode & 0o777, 0o600);
+});
+
+test("a redirect is followed with a journal, and a stranger is asked once, without the key", async (t) => {
+  const journal = new Journal(new MemoryStorage());
+  const one = client({ journal });
+  const server = await scripted(t, reply(307, "", { Location: "/there" }), CREATED, reply(303, "", { Location: "/seen" }), CREATED);
+  await one.intent("pay", [1], async (fetch) => assert.equal((await fetch(`${server.url}/pay`, PAY)).status, 201));
+  assert.equal((await one.fetch(`${server.url}/pay`, PAY)).status, 201);
+  assert.deepEqual(server.seen.map((seen) => seen.path), ["/pay", "/there", "/pay", "/seen"]);
+  assert.deepEqual([new Set(server.keys().slice(0, 2)).size, server.keys()[3]], [1, undefined]);
+  assert.deepEqual(await journal.pending(), []);
+  const stranger = await scripted(t, DROP);
+  const mover = await scripted(t, reply(307, "", { Location: `${stranger.url}/there` }));
+  await assert.rejects(client({ member: "idempotency_key" }).fetch(mover.url, PAY), TypeError);
+  assert.deepEqual(stranger.seen.map((seen) => seen.body), [PAY.body]);
+  const round = await scripted(t, reply(307, "", { Location: "/again" }));
+  assert.equal((await one.fetch(round.url, PAY)).status, 307);
+  assert.equal(new Set(round.keys()).size, 1);
+});
+
+test("a caller who is not let in comes back with the same key; after a lost attempt it is unknown", async (t) => {
+  const journal = new Journal(new MemoryStorage());
+  const server = await scripted(t, reply(401), CREATED);
+  const pay = () => client({ journal }).intent("pay", [1], async (fetch) => (await fetch(server.url, PAY)).status);
+  assert.equal(await pay(), 401);
+  assert.equal((await journal.pending())[0].trouble, "denied, with 401");
+  assert.equal(await pay(), 201);
+  assert.equal(new Set(server.keys()).size, 1);
+  assert.deepEqual(await journal.pending(), []);
+  const lost = await scripted(t, DROP, reply(403));
+  await assert.rejects(client().fetch(lost.url, PAY), (error) => error instanceof OutcomeUnknown && error.reason === "denied");
+});
+
+test("an error that was caught leaves the intent open", async (t) => {
+  const journal = new Journal(new MemoryStorage());
+  const server = await scripted(t, DROP);
+  await client({ journal }).intent("pay", [1], (fetch) => fetch(server.url, PAY).catch(() => undefined));
+  assert.equal((await journal.pending()).length, 1);
+});
+
+test("a refusal is told apart by resume, and wrong credentials stop a queue", async (t) => {
+  const journal = new Journal(new MemoryStorage());
+  const server = await scripted(t, reply(401), reply(404), CREATED);
+  const order = { method: "POST", url: server.url, headers: [], body: new TextEncoder().encode("{}") };
+  const keys = [await journal.put("pay", [1], order), await journal.put("pay", [2], order)];
+  const one = client({ journal });
+  const first = await one.resume();
+  assert.deepEqual([first.left, first.waiting], [[keys[0]], [keys[1]]]);
+  const second = await one.resume();
+  assert.deepEqual([second.refused, second.done], [[keys[0]], [keys[1]]]);
+});
+
+test("check never advises a second effect", async () => {
+  const said = async (status, problem) =>
+    (await check(new Response("{}", { status, headers: problem ? { "Idempotency-Problem": problem } : {} })).catch((error) => error)).message;
+  assert.match(await said(402), /with a new key$/);
+  for (const [status, problem] of [[401], [410, "answer-not-kept"], [412, "request-too-old"], [500], [429], [409]]) {
+    assert.doesNotMatch(await said(status, problem), /with a new key$/);
+  }
+});
+
+test("a journal that cannot be written sends nothing, and hides no answer", async (t) => {
+  const server = await scripted(t, CREATED);
+  const storage = new MemoryStorage();
+  const one = client({ journal: new Journal(storage) });
+  t.mock.method(console, "warn", () => undefined);
+  let left = 1;
+  storage.change = () => (left-- > 0 ? Promise.resolve() : Promise.reject(new Error("QuotaExceededError")));
+  assert.equal((await one.fetch(server.url, PAY)).status, 201);
+  assert.equal(console.warn.mock.callCount(), 1);
+  await assert.rejects(one.fetch(server.url, PAY), (error) => error instanceof JournalUnusable && /make room/.test(error.message));
+  assert.equal(server.seen.length, 1);
+});
+
+test("a clock that was set back is no reason to send late", async () => {
+  const storage = new MemoryStorage();
+  const journal = new Journal(storage);
+  await journal.begin("pay", [1]);
+  await older(storage, -86_400);
+  await assert.rejects(journal.begin("pay", [1]), OutcomeUnknown);
+  assert.equal(journal.unresolved((await journal.pending())[0]), true);
+});
+
+test("programs that share a folder agree on a key, and a damaged file is named", async () => {
+  const place = folder();
+  const begun = await Promise.all(Array.from({ length: 8 }, () => new Journal(new FolderStorage(place)).begin("pay", [1])));
+  assert.equal(new Set(begun.map(({ entry }) => entry.key)).size, 1);
+  assert.equal(begun.filter(({ first }) => first).length, 1);
+  const [name] = readdirSync(place);
+  assert.equal(readdirSync(place).length, 1);
+  writeFileSync(join(place, name), "{");
+  await assert.rejects(new Journal(new FolderStorage(place)).pending(), (error) => error instanceof JournalUnusable && error.message.includes(name));
 });

@@ -19,10 +19,12 @@ const told = (step) => {
 };
 
 export function conversation(one) {
+  let clock = 0;
   const budget = one.budget ? new Budget(one.budget.size, 0.1, one.budget.refill_for) : null;
   const chosen = Object.fromEntries(Object.entries(one.retries).map(([name, value]) => [camel(name), value]));
-  const attempts = new Attempts(retries({ ...chosen, budget }), one.age, () => one.chance, () => 0);
+  const attempts = new Attempts(retries({ ...chosen, budget }), one.age, () => one.chance, () => clock * 1000);
   const found = one.steps.map((step) => {
+    clock = step.clock ?? clock;
     if (step.event === "next") return told(attempts.next(step.at));
     if (step.event === "answer") return told(attempts.answered(answer(step), step.at));
     return told(attempts.failed(step.sent, step.at));

@@ -117,7 +117,7 @@ def _resume(journal: Journal, given: argparse.Namespace) -> Exit:
     with client, _progress(len(found), quiet=given.json) as told:
         report = resuming.resume(journal, client, queue=given.queue, origin=given.origin, told=told)
     _say(report, as_json=given.json)
-    return Exit.OK if report.finished else Exit.FOUND
+    return Exit.OK if report.finished and not report.refused else Exit.FOUND
 
 
 def _headers(lines: list[str], path: str | None) -> dict[str, str]:
@@ -144,13 +144,19 @@ def _one_origin(headers: dict[str, str], origin: str | None, found: set[str]) ->
 def _say(report: Report, *, as_json: bool) -> None:
     counted = {
         "done": len(report.done),
+        "refused": len(report.refused),
         "left": len(report.left),
         "waiting": len(report.waiting),
         "unresolved": len(report.unresolved),
         "unsent": len(report.unsent),
     }
     if as_json:
-        print(json.dumps(counted | {"unresolved_keys": report.unresolved, "left_keys": report.left}))
+        print(
+            json.dumps(
+                counted
+                | {"unresolved_keys": report.unresolved, "left_keys": report.left, "refused_keys": report.refused}
+            )
+        )
         return
     print(", ".join(f"{number} {word}" for word, number in counted.items() if number) or "nothing was open")
 

@@ -24,7 +24,10 @@ from oncekey.client.machine import Retries, Sent
 __all__ = ["RetryMiddleware"]
 
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_TROUBLE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, asyncio.TimeoutError)
+# ClientResponseError: what has come is no HTTP.
+_TROUBLE = (
+    *(aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, aiohttp.ClientResponseError, asyncio.TimeoutError),
+)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -32,7 +35,7 @@ class _Hop(NamedTuple):
     """A redirect that the session is about to follow."""
 
     to: Any  # a yarl.URL, which is aiohttp's business
-    key: str
+    guard: Guard
     same_origin: bool
 
 
@@ -58,26 +61,29 @@ class RetryMiddleware:
         if guard is None:
             return await handler(request)
         response: aiohttp.ClientResponse = await run_async(guard, lambda: self._sent(request, handler))
-        self._expect_hop(response, guard.key)
+        self._expect_hop(response, guard)
         return response
 
     async def _guard(self, request: aiohttp.ClientRequest) -> Guard | None:
-        """A redirect within one origin keeps its key; to another one it loses it, for it is not for strangers."""
+        """A redirect to another origin, or one that has become a GET, loses the key: it is not for strangers."""
         hop = _HOP.get()
         _HOP.set(None)
-        header = self._terms.carriage.header
-        if hop is not None and hop.to == request.url:
-            request.headers.popall(header or "-", None)
-            if not hop.same_origin:
-                return None
-            if header and request.method.upper() in self._terms.carriage.methods:
-                request.headers[header] = self._terms.carriage.written(hop.key)
-        carried = request.method.upper() in self._terms.carriage.methods
-        if not carried and (not header or header not in request.headers):
-            return None
+        if hop is not None and hop.to != request.url:
+            hop = None
+        carriage = self._terms.carriage
         body = await request.body.as_bytes() if request.body else b""
+        if hop is not None and not (hop.same_origin and request.method == hop.guard.prepared.method):
+            request.headers.popall(carriage.header or "-", None)
+            if carriage.member and body:
+                await request.update_body(carriage.key_out_of(body))
+            return None
+        carried = request.method.upper() in carriage.methods
+        if not carried and (not carriage.header or carriage.header not in request.headers):
+            return None
         headers = tuple((str(name), value) for name, value in request.headers.items())
-        guard = Guard.of(self._terms, Request(request.method, str(request.url), headers, body))
+        asked = Request(request.method, str(request.url), headers, body)
+        # In a thread, for it may look into the journal.
+        guard = hop.guard.onward(asked) if hop else await asyncio.to_thread(Guard.of, self._terms, asked)
         if guard is not None:
             request.headers.update(dict(guard.prepared.headers))
             if guard.prepared.body != body:
@@ -97,8 +103,11 @@ class RetryMiddleware:
         return Reply(Answer(response.status, headers, body), response)
 
     @staticmethod
-    def _expect_hop(response: aiohttp.ClientResponse, key: str) -> None:
+    def _expect_hop(response: aiohttp.ClientResponse, guard: Guard) -> None:
         where = response.headers.get("Location") or response.headers.get("URI")
         if response.status in _REDIRECTS and where:
-            to = response.url.join(type(response.url)(where))
-            _HOP.set(_Hop(to, key, to.origin() == response.url.origin()))
+            try:
+                to = response.url.join(type(response.url)(where))
+            except ValueError:
+                return  # aiohttp says what is wrong with it
+            _HOP.set(_Hop(to, guard, to.origin() == response.url.origin()))

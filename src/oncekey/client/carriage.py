@@ -49,6 +49,11 @@ class Carriage:
         """The same JSON object, with the key in it."""
         return json.dumps(self._object(body) | {self.member: key}, ensure_ascii=False, separators=(",", ":")).encode()
 
+    def key_out_of(self, body: bytes) -> bytes:
+        """The same JSON object, without the key."""
+        members = {name: value for name, value in self._object(body).items() if name != self.member}
+        return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+
     def _object(self, body: bytes) -> dict[str, object]:
         try:
             found = json.loads(body or b"{}")

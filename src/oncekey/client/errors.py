@@ -6,8 +6,9 @@
     ├── GaveUp                no attempt was taken on; nothing is known to have happened
     │   ├── NothingSent       no attempt left this machine (also a NotExecuted)
     │   └── OutcomeUnknown    it may have happened: ask again later under the same key, never under a new one
-    ├── IntentOver            it was done long ago, and nobody keeps its answer any more
+    ├── IntentOver            it was done, and nobody keeps its answer: neither this key again nor a new one
     ├── QueueFull             the journal holds as much as it may
+    ├── JournalUnusable       its file cannot be read or written, so nothing was sent (also a ConfigurationError)
     └── IntentReused          one intent, two requests
 
 In a handler that is itself guarded, NothingSent and OutcomeUnknown are the signals of the same meaning: the key of the
@@ -26,6 +27,7 @@ _ADVICE = {
     "budget": "the retry budget of this program is used up",
     "age": "it is older than the server keeps answers, so sending it again could run it anew: it is unresolved",
     "wait": "the server asks to wait longer than `obey_for`",
+    "denied": "the server does not let this caller in any more: bring other credentials",
     "told": "the server says that asking again does not help",
 }
 
@@ -86,19 +88,19 @@ class QueueFull(ClientError):
     """The journal holds as many operations as it may: nothing was added."""
 
 
+class JournalUnusable(ClientError, errors.ConfigurationError):
+    """The journal's file cannot be read or written. What cannot be remembered is not sent."""
+
+
 class IntentReused(ClientError):
     """One intent was used for two different requests: each needs an intent of its own."""
 
 
 class IntentOver(ClientError):
-    """The intent ended before the server forgot it: sending it again would run it anew. `answer` is what it got."""
+    """It was done, and the server no longer keeps its answer. `answer` is what the journal remembers of it, if any."""
 
-    def __init__(self, name: str, identity: tuple[str, ...], key: str, answer: Any) -> None:
-        how = "" if answer is None else f" with status {answer.status}"
-        super().__init__(
-            f"the intent {name!r} of {', '.join(identity)} has ended{how}, and the server no longer keeps its answer: "
-            "read what it made by other means; for a new operation, use another identity"
-        )
+    def __init__(self, message: str, *, key: str, answer: Any = None) -> None:
+        super().__init__(message)
         self.key = key
         self.answer = answer
 

@@ -12,10 +12,11 @@ The flow returns the definite answer, or raises what is known instead.
 
 from __future__ import annotations
 
+import json
 import ssl
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,13 +24,17 @@ from urllib.parse import urlsplit
 
 from oncekey.client import keys
 from oncekey.client.carriage import Carriage
-from oncekey.client.errors import GaveUp, IntentOver, IntentReused, NothingSent, OutcomeUnknown, also
-from oncekey.client.journal import CURRENT, Entry, Journal, Kept, Request
-from oncekey.client.judging import Answer, operation_of
+from oncekey.client.errors import GaveUp, IntentReused, NothingSent, OutcomeUnknown, also
+from oncekey.client.journal import CURRENT, Entry, Journal, Kept, Request, too_old
+from oncekey.client.judging import Answer, Verdict, operation_of
 from oncekey.client.machine import Attempts, Deliver, Known, Retries, Send, Sent, Stop, Wait
 from oncekey.core.keys import made_at
 
 FIRST_SENT = "Idempotency-First-Sent"
+# Redirects that are no end of the operation: it goes on at another place.
+KEEP_METHOD = frozenset({307, 308})
+# Answers that are no end of it either: it needs other credentials, or somebody who looks.
+_NO_END = {Verdict.DENIED: "denied", Verdict.STALE: "older than the server keeps answers"}
 
 
 class Reply(NamedTuple):
@@ -76,6 +81,8 @@ class Guard:
     key: str
     ours: bool  # made for this request, so that nobody can have sent it before
     entry: Entry | None = None
+    known: Known = Known.NOTHING_SENT  # the most that may have happened until now
+    first: bool = True  # the request that the user sends; not one that has followed from it
 
     @classmethod
     def of(cls, terms: Terms, request: Request, key: str = "") -> Guard | None:
@@ -96,7 +103,13 @@ class Guard:
             ours = current.first and entry is not None and entry.attempts == 0
         else:
             ours = not given
-        return cls(terms, _carrying(carriage, request, key, entry), key, ours, entry)
+        known = Known.NOTHING_SENT if ours or entry is None else Known.MAYBE_DONE
+        return cls(terms, _carrying(carriage, request, key, entry), key, ours, entry, known)
+
+    def onward(self, request: Request) -> Guard:
+        """The guard of the same operation's next request: a redirect within the origin, or one with credentials."""
+        onward = _carrying(self.terms.carriage, request, self.key, self.entry)
+        return replace(self, prepared=onward, first=False)
 
     def flow(self) -> Flow:
         """The conversation. It returns the library's response."""
@@ -108,7 +121,7 @@ class Guard:
             name = f"{self.prepared.method} {urlsplit(self.prepared.url).path}"
             yield Disk(partial(self.terms.journal.sending, self.key, self.prepared, name))
         attempts = Attempts(self.terms.retries, age=self._age())
-        attempts.known = Known.NOTHING_SENT if self.ours or self.entry is None else Known.MAYBE_DONE
+        attempts.known = self.known
         reply: Reply | None = None
         lost: Lost | None = None
         while True:
@@ -117,8 +130,9 @@ class Guard:
                 outcome = yield step
                 reply, lost = (outcome, None) if isinstance(outcome, Reply) else (reply, outcome)
                 step = self._judged(attempts, outcome)
+                self.known = attempts.known
             if isinstance(step, Deliver) and reply is not None:
-                yield from self._ended(reply)
+                yield from self._ended(reply, step.verdict)
                 return reply.response
             if isinstance(step, Stop):
                 yield from self._troubled(step)
@@ -136,32 +150,39 @@ class Guard:
 
     def _kept(self) -> Any:
         """The answer that the journal has, if the operation is done."""
-        if self.entry is None or not self.entry.done:
+        journal = self.terms.journal
+        if self.entry is None or not self.entry.done or not self.first or journal is None:
             return None
         kept, rebuilt = self.entry.answer, self.terms.rebuilt
         if kept is not None and kept.body is not None and rebuilt is not None:
             return rebuilt(kept)
-        journal = self.terms.journal
-        if journal is not None and time.time() - self.entry.made_at >= journal.keep_for:
-            raise IntentOver(self.entry.name, self.entry.identity, self.key, kept)
+        if journal.age(self.entry) >= journal.keep_for:
+            raise too_old(self.entry)
         return None
 
     def _age(self) -> float | None:
         """How old the operation is: by the journal, or by its key."""
-        if self.entry is not None:
-            return max(0.0, time.time() - self.entry.made_at)
+        if self.entry is not None and self.terms.journal is not None:
+            return self.terms.journal.age(self.entry)
         made = None if self.ours else made_at(self.key)
         return None if made is None else max(0.0, time.time() - made / 1000)
 
-    def _ended(self, reply: Reply) -> Generator[Disk, None, None]:
-        if self.terms.journal is not None:
-            headers = tuple(reply.answer.headers.items())
-            kept = Kept(reply.answer.status, headers, reply.answer.body)
-            yield Disk(partial(self.terms.journal.done, self.key, kept))
+    def _ended(self, reply: Reply, verdict: Verdict) -> Generator[Disk, None, None]:
+        journal, answer = self.terms.journal, reply.answer
+        if journal is None or (answer.status in KEEP_METHOD and "location" in answer.headers):
+            return
+        if verdict in _NO_END:
+            words = f"{_NO_END[verdict]}, with {answer.status}"
+            yield Disk(partial(journal.kept, journal.troubled, self.key, words))
+            return
+        kept = Kept(answer.status, tuple(answer.headers.items()), answer.body)
+        yield Disk(partial(journal.kept, journal.done, self.key, kept))
 
     def _troubled(self, stop: Stop) -> Generator[Disk, None, None]:
-        if self.terms.journal is not None:
-            yield Disk(partial(self.terms.journal.troubled, self.key, f"{stop.reason} after {stop.attempts} attempts"))
+        journal = self.terms.journal
+        if journal is not None:
+            words = f"{stop.reason} after {stop.attempts} attempts"
+            yield Disk(partial(journal.kept, journal.troubled, self.key, words))
 
     def _error(self, stop: Stop, reply: Reply | None) -> GaveUp:
         kind = GaveUp
@@ -250,10 +271,23 @@ def streams(headers: Mapping[str, str]) -> bool:
 
 
 def unframed(status: int, headers: Mapping[str, str], body: bytes) -> bool:
-    """A success that is cut inside its headers looks to http.client like an empty one: nothing says where it ends."""
-    if body or status not in range(200, 300) or status in {204, 205} or streams(headers):
+    """An answer that is cut inside its headers looks to http.client like an empty one: nothing says where it ends.
+
+    One that ends with its connection may be cut as well; where it is JSON, that can be seen.
+    """
+    if status in {204, 205, 304} or streams(headers):
         return False
-    return "content-length" not in headers and "transfer-encoding" not in headers
+    if headers.get("content-length", "").isdigit() or headers.get("transfer-encoding", "").lower().endswith("chunked"):
+        return False
+    return not body or ("json" in headers.get("content-type", "") and not _is_json(body))
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def run(guard: Guard, send: Callable[[], Reply | Lost], sleep: Callable[[float], object] = time.sleep) -> Any:

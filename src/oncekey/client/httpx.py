@@ -8,11 +8,14 @@ Each wraps any other transport. POST and PATCH get a key, one for all attempts; 
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import httpx
 
 from oncekey.client.aio import run_async
 from oncekey.client.carriage import Carriage
-from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams
+from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams, unframed
 from oncekey.client.journal import Journal, Kept, Request
 from oncekey.client.judging import Answer
 from oncekey.client.machine import Retries, Sent
@@ -23,7 +26,8 @@ __all__ = ["AsyncRetryTransport", "RetryTransport"]
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 # The request itself is wrong: no attempt would differ.
 _OURS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
-_ORIGIN = "oncekey.origin"
+# In the extensions of a request that follows from another: where that one went, and its guard.
+_BEGAN = "oncekey.began"
 _KEY = "oncekey.key"
 # Decoded already when the journal kept it.
 _UNKEPT = frozenset({"content-encoding", "content-length", "transfer-encoding"})
@@ -41,23 +45,34 @@ def _terms(retries: Retries | None, carriage: Carriage | None, journal: Journal 
 def _guard(terms: Terms, request: httpx.Request) -> tuple[Guard | None, httpx.Request]:
     """The guard, and the request to send. A redirect to another origin loses the key: it is not for strangers."""
     origin = (request.url.scheme, request.url.host, request.url.port)
-    if request.extensions.setdefault(_ORIGIN, origin) != origin:
-        request.headers.pop(terms.carriage.header or "-", None)
-        return None, request
+    began, earlier = request.extensions.get(_BEGAN, (origin, None))
+    carriage = terms.carriage
+    if began != origin or (earlier is not None and request.method != earlier.prepared.method):
+        return None, _stripped(carriage, request)
     headers = tuple(request.headers.multi_items())
-    known = request.extensions.get(_KEY, "")
-    guard = Guard.of(terms, Request(request.method, str(request.url), headers, request.content), known)
+    asked = Request(request.method, str(request.url), headers, request.content)
+    guard = earlier.onward(asked) if earlier else Guard.of(terms, asked, request.extensions.get(_KEY, ""))
     if guard is None:
         return None, request
     sent = httpx.Headers(list(guard.prepared.headers))
-    if terms.carriage.member:
+    if carriage.member:
         sent["content-length"] = str(len(guard.prepared.body))
     made = httpx.Request(
         request.method, request.url, headers=sent, content=guard.prepared.body, extensions=request.extensions
     )
-    # A redirect by the client copies the request that it holds: it must carry the same key.
-    request.headers = made.headers
+    # The client makes a redirect of the request that it holds, and copies these: it must carry the same key.
+    request.extensions = {**request.extensions, _BEGAN: (origin, guard)}
     return guard, made
+
+
+def _stripped(carriage: Carriage, request: httpx.Request) -> httpx.Request:
+    """Without the key, which is not for strangers, nor for what a POST has led to."""
+    headers, body = request.headers.copy(), request.content
+    headers.pop(carriage.header or "-", None)
+    if carriage.member and body:
+        body = carriage.key_out_of(body)
+        headers["content-length"] = str(len(body))
+    return httpx.Request(request.method, request.url, headers=headers, content=body, extensions=request.extensions)
 
 
 def _lost(error: httpx.TransportError) -> Lost:
@@ -66,9 +81,25 @@ def _lost(error: httpx.TransportError) -> Lost:
     return Lost(Sent.NO if isinstance(error, _NOT_SENT) else Sent.MAYBE, error)
 
 
-def _reply(response: httpx.Response) -> Reply:
-    body = b"" if streams(response.headers) else response.content
-    return Reply(Answer(response.status_code, lower(list(response.headers.multi_items())), body), response)
+def _reply(request: httpx.Request, response: httpx.Response, raw: bytes | None) -> Reply | Lost:
+    """What has come, as it came: the client shall be able to read, stream and time it."""
+    body = b"" if raw is not None or streams(response.headers) else response.content
+    headers = lower(list(response.headers.multi_items()))
+    if raw is not None:
+        how: dict[str, Any] = {"headers": response.headers, "extensions": response.extensions, "request": request}
+        try:
+            body = httpx.Response(response.status_code, content=raw, **how).content
+        except httpx.DecodingError as error:
+            return Lost(Sent.MAYBE, error)
+        response = httpx.Response(response.status_code, stream=httpx.ByteStream(raw), **how)
+        if response.http_version != "HTTP/2" and unframed(response.status_code, headers, body):
+            return Lost(Sent.MAYBE, httpx.RemoteProtocolError("the answer was cut"))
+    return Reply(Answer(response.status_code, headers, body), response)
+
+
+def _as_it_is(response: httpx.Response) -> bool:
+    """An endless answer is handed on as it comes, and that of a stand-in has been read already."""
+    return response.is_stream_consumed or streams(response.headers)
 
 
 class RetryTransport(httpx.BaseTransport):
@@ -101,11 +132,10 @@ class RetryTransport(httpx.BaseTransport):
         try:
             response = self._inner.handle_request(request)
             response.request = request
-            if not streams(response.headers):
-                response.read()
+            raw = None if _as_it_is(response) else b"".join(response.iter_raw())
         except httpx.TransportError as error:
             return _lost(error)
-        return _reply(response)
+        return _reply(request, response, raw)
 
     def close(self) -> None:
         self._inner.close()
@@ -127,7 +157,8 @@ class AsyncRetryTransport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         await request.aread()
-        guard, made = _guard(self._terms, request)
+        # In a thread, for it may look into the journal.
+        guard, made = await asyncio.to_thread(_guard, self._terms, request)
         if guard is None:
             return await self._inner.handle_async_request(made)
         response: httpx.Response = await run_async(guard, lambda: self._sent(made))
@@ -137,11 +168,10 @@ class AsyncRetryTransport(httpx.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
             response.request = request
-            if not streams(response.headers):
-                await response.aread()
+            raw = None if _as_it_is(response) else b"".join([part async for part in response.aiter_raw()])
         except httpx.TransportError as error:
             return _lost(error)
-        return _reply(response)
+        return _reply(request, response, raw)
 
     async def aclose(self) -> None:
         await self._inner.aclose()

@@ -8,13 +8,12 @@ whoever resumes brings them.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sqlite3
-import stat
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,12 +24,16 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from oncekey.client import keys
-from oncekey.client.errors import IntentOver, OutcomeUnknown, QueueFull
+from oncekey.client.errors import IntentOver, JournalUnusable, OutcomeUnknown, QueueFull
+from oncekey.client.file import JournalFile
 from oncekey.errors import ConfigurationError
 
+log = logging.getLogger("oncekey.client")
 VARIABLE = "ONCEKEY_JOURNAL"
 _DAY = 86_400
 _MOST_KEPT = 262_144
+# Clocks are corrected by seconds; an operation that was made later than this from now says that the clock was set back.
+_FUTURE = 300.0
 _HEADER = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _SECRET = re.compile(r"auth|cookie|token|secret|password|api-?key|signature|session", re.IGNORECASE)
 
@@ -105,9 +108,7 @@ class Journal:
         self.keep_for = keep_for
         self.remember_for = remember_for
         self.at_most = at_most
-        self._lock = threading.RLock()
-        self._db: sqlite3.Connection | None = None
-        self._pid = 0
+        self._file = JournalFile(self.path, _statements()["schema"])
 
     # ---- intents -------------------------------------------------------------------------------------------------
 
@@ -115,7 +116,8 @@ class Journal:
     def intent(self, name: str, *identity: str | int) -> Iterator[IntentKey]:
         """One thing that somebody wants done: the same name and identity have the same key, over restarts too.
 
-        It ends when the block ends without an exception, or when a RetryTransport has its definite answer.
+        It ends when a RetryTransport has its definite answer. Without one, it ends when the block ends without an
+        exception. Where a RetryTransport gave up, it stays open, whatever the block does with the error.
         """
         key = self.begin(name, *identity)
         token = CURRENT.set(key)
@@ -123,15 +125,15 @@ class Journal:
             yield key
         finally:
             CURRENT.reset(token)
-        self.done(key)
+        self.kept(self._left, key)
 
     def begin(self, name: str, *identity: str | int) -> IntentKey:
         """The key of an intent, kept on the disk. `intent` is this with its end."""
         if not name or not identity:
             raise ConfigurationError("an intent needs a name and whose it is: intent('checkout', order_id)")
         entry, first = self._added(name, _text(identity), keys.new_key())
-        if not first and time.time() - entry.made_at >= self.keep_for:
-            raise _too_old(entry)
+        if not first and self.age(entry) >= self.keep_for:
+            raise too_old(entry)
         key = IntentKey(entry.key)
         key.entry, key.first, key.journal = entry, first, self
         return key
@@ -144,33 +146,37 @@ class Journal:
         self, name: str, identity: str, key: str, request: Request | None = None, queue: str = ""
     ) -> tuple[Entry, bool]:
         values = {"name": name, "identity": identity, "key": key, "queue": queue, "now": _now()}
-        with self._writing() as db:
-            found = self._one(db, "by_identity", values)
-            if found is not None:
-                return found, False
-            if db.execute(_statements()["count"]).fetchone()[0] >= self.at_most:
-                raise QueueFull(
-                    f"{self.path} holds {self.at_most} open operations: run `oncekey client resume`, or raise at_most"
-                )
-            db.execute(_statements()["prune"], {"before": _now() - int(self.remember_for * 1000)})
-            db.execute(_statements()["add"], values | _kept_request(request))
-            found = self._one(db, "by_identity", values)
+        with self._file.writing() as db:
+            return self._add(db, values | _kept_request(request))
+
+    def _add(self, db: sqlite3.Connection, values: dict[str, Any]) -> tuple[Entry, bool]:
+        found = self._one(db, "by_identity", values)
+        if found is not None:
+            return found, False
+        if db.execute(_statements()["count"]).fetchone()[0] >= self.at_most:
+            raise QueueFull(
+                f"{self.path} holds {self.at_most} open operations: run `oncekey client resume`, or raise at_most"
+            )
+        db.execute(_statements()["prune"], {"before": _now() - int(self.remember_for * 1000)})
+        db.execute(_statements()["add"], values)
+        found = self._one(db, "by_identity", values)
         if found is None:
-            raise ConfigurationError(f"the key {key!r} is in {self.path} already, under another name")
+            raise ConfigurationError(f"the key {values['key']!r} is in {self.path} already, under another name")
         return found, True
 
     # ---- what transports tell ------------------------------------------------------------------------------------
 
     def sending(self, key: str, request: Request, name: str) -> None:
         """A request is about to leave: it is on the disk when this returns."""
-        if self.look(key) is None:
-            self._added(name, _text((key,)), key)
-        with self._writing() as db:
-            db.execute(_statements()["sending"], {"key": key, "now": _now()} | _kept_request(request))
+        values = {"key": key, "now": _now()} | _kept_request(request)
+        with self._file.writing() as db:
+            if self._one(db, "by_key", values) is None:
+                self._add(db, values | {"name": name, "identity": _text((key,)), "queue": ""})
+            db.execute(_statements()["sending"], values)
 
     def troubled(self, key: str, trouble: str) -> None:
         """The attempts ended without a definite answer."""
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute(_statements()["trouble"], {"key": key, "trouble": trouble[:2000]})
 
     def done(self, key: str, answer: Kept | None = None) -> None:
@@ -179,71 +185,51 @@ class Journal:
         if answer is not None:
             body = answer.body if answer.body is not None and len(answer.body) <= _MOST_KEPT else None
             kept = {"status": answer.status, "answer_headers": json.dumps(_public(answer.headers)), "answer": body}
-        with self._writing() as db:
+        with self._file.writing() as db:
             db.execute(_statements()["done"], {"key": str(key), "now": _now()} | kept)
+
+    def _left(self, key: str) -> None:
+        """The block has ended well: that is the end, unless a transport knows better."""
+        with self._file.writing() as db:
+            db.execute(_statements()["left"], {"key": str(key), "now": _now()})
+
+    def kept(self, write: Callable[..., None], *given: Any) -> None:
+        """Write what came after the request. If that fails, the operation stays open: safe, and no reason to raise."""
+        try:
+            write(*given)
+        except JournalUnusable as error:
+            log.warning("an operation stays open although it has ended, and is asked for again later: %s", error)
 
     # ---- looking -------------------------------------------------------------------------------------------------
 
     def look(self, key: str) -> Entry | None:
         """The operation with this key."""
-        with self._lock:
-            return self._one(self._opened(), "by_key", {"key": str(key)})
+        with self._file.reading() as db:
+            return self._one(db, "by_key", {"key": str(key)})
 
     def pending(self, queue: str | None = None, limit: int = 1_000) -> list[Entry]:
         """The operations without a definite answer, in the order in which they were begun."""
-        with self._lock:
-            rows = self._opened().execute(_statements()["open"], {"queue": queue, "limit": limit}).fetchall()
-        return [_entry(row) for row in rows]
+        with self._file.reading() as db:
+            rows = db.execute(_statements()["open"], {"queue": queue, "limit": limit}).fetchall()
+            return [_entry(row) for row in rows]
 
     def unresolved(self, entry: Entry) -> bool:
         """Older than the server keeps answers: sending it again could run it as new."""
-        return not entry.done and time.time() - entry.made_at >= self.keep_for
+        return not entry.done and self.age(entry) >= self.keep_for
+
+    def age(self, entry: Entry) -> float:
+        """How many seconds ago it was made; without an end, where the clock was set back since."""
+        passed = time.time() - entry.made_at
+        return float("inf") if passed < -_FUTURE else max(0.0, passed)
 
     def forget(self, key: str) -> bool:
         """Drop an operation: somebody has found out by other means what became of it."""
-        with self._writing() as db:
+        with self._file.writing() as db:
             return db.execute(_statements()["forget"], {"key": key}).rowcount > 0
 
     def close(self) -> None:
         """Let go of the file."""
-        with self._lock:
-            if self._db is not None and self._pid == os.getpid():
-                self._db.close()
-            self._db = None
-
-    # ---- the file ------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction. When it has ended, what it wrote is flushed to the disk."""
-        with self._lock:
-            db = self._opened()
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                yield db
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-
-    def _opened(self) -> sqlite3.Connection:
-        if self._db is not None and self._pid == os.getpid():
-            return self._db
-        try:
-            self.path.touch(mode=stat.S_IRUSR | stat.S_IWUSR)
-            db = sqlite3.connect(self.path, timeout=30, isolation_level=None, check_same_thread=False)
-            db.row_factory = sqlite3.Row
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            db.execute("PRAGMA fullfsync = ON")
-            db.executescript(_statements()["schema"])
-        except (OSError, sqlite3.Error) as error:
-            raise ConfigurationError(
-                f"the journal {self.path} cannot be used ({error}): name a file in a folder that this program may write"
-            ) from error
-        self._db, self._pid = db, os.getpid()
-        return db
+        self._file.close()
 
     @staticmethod
     def _one(db: sqlite3.Connection, statement: str, values: Mapping[str, object]) -> Entry | None:
@@ -307,9 +293,16 @@ def _pairs(text: str | None) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, value in json.loads(text or "[]"))
 
 
-def _too_old(entry: Entry) -> Exception:
+def too_old(entry: Entry) -> Exception:
+    """What is raised for an intent that the server may have forgotten: sending it again could run it anew."""
     if entry.done:
-        return IntentOver(entry.name, entry.identity, entry.key, entry.answer)
+        how = "" if entry.answer is None else f" with status {entry.answer.status}"
+        return IntentOver(
+            f"the intent {entry.name!r} of {', '.join(entry.identity)} has ended{how}, and the server no longer keeps "
+            "its answer: read what it made by other means; for a new operation, use another identity",
+            key=entry.key,
+            answer=entry.answer,
+        )
     return OutcomeUnknown(key=entry.key, attempts=entry.attempts, reason="age")
 
 

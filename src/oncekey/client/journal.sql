@@ -53,6 +53,10 @@ UPDATE intents SET state = 'done', ended_at = :now, status = :status, answer_hea
     headers = NULL, body = NULL, trouble = ''
 WHERE key = :key AND state = 'open';
 
+-- name: left
+UPDATE intents SET state = 'done', ended_at = :now, headers = NULL, body = NULL
+WHERE key = :key AND state = 'open' AND trouble = '';
+
 -- name: forget
 DELETE FROM intents WHERE key = :key;
 

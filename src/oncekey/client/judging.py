@@ -7,7 +7,8 @@ The first rule that knows the answer decides:
     problem+json         the member `retry`
     the provider's words error codes of Stripe, Square, PayPal, Adyen and AWS
     hints                `stripe-should-retry`, `x-should-retry`, `transient-error`
-    the status           409 is in flight, 408, 425 and 429 come back, 5xx may have happened, anything else is an answer
+    the status           409 is in flight, 408, 425 and 429 come back, 401, 403 and 407 were not let in, 5xx may have
+                         happened, anything else is an answer
 
 clients/vectors/decisions.json holds this table as cases, for every language that has a client.
 """
@@ -15,7 +16,8 @@ clients/vectors/decisions.json holds this table as cases, for every language tha
 from __future__ import annotations
 
 import json
-from email.utils import parsedate_to_datetime
+import re
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
 _SUCCESS, _CLIENT_ERROR, _SERVER_ERROR = 200, 400, 500
 _MOST_READ = 65_536
+_LONGEST = 999_999_999.0
+_DATE = re.compile(
+    r"[A-Z][a-z]{2}, (?P<day>[0-9]{2}) (?P<month>[A-Z][a-z]{2}) (?P<year>[0-9]{4}) "
+    r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2}) GMT"
+)
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class Verdict(StrEnum):
@@ -36,6 +44,9 @@ class Verdict(StrEnum):
     LATER = "later"  # this request was turned away; of earlier ones it says nothing: same key, later
     UNKNOWN = "unknown"  # it may have happened: same key, later, never another one
     STOP = "stop"  # it may have happened, and asking again will not tell
+    DENIED = "denied"  # the caller was not let in: of earlier attempts it says nothing; same key, other credentials
+    STALE = "stale"  # older than answers are kept, and not on record: it may have been done and forgotten
+    OVER = "over"  # it was done, and its answer is gone: neither this key again nor a new one
 
 
 class Answer(NamedTuple):
@@ -56,7 +67,12 @@ _BY_SLUG = {
     "store-unavailable": Verdict.LATER,
     "record-unreadable": Verdict.UNKNOWN,
     "body-incomplete": Verdict.LATER,
+    "caller-unknown": Verdict.DENIED,
+    "request-too-old": Verdict.STALE,
+    "key-expired": Verdict.OVER,
+    "answer-not-kept": Verdict.OVER,
 }
+_EXHAUSTED = "attempts-exhausted"  # its member `retry` says whether one of them may have had an effect
 _BY_RETRY = {"same-key-later": Verdict.UNKNOWN, "new-key-safe": Verdict.ANSWER, "never": Verdict.ANSWER}
 # Codes as the providers write them, wherever in an error body they stand.
 _BY_CODE = {
@@ -74,7 +90,11 @@ _BY_CODE = {
     "IdempotentCallInProgressFault": Verdict.BUSY,
 }
 _CODE_MEMBERS = ("code", "type", "name", "issue", "errorCode", "__type", "Code")
-_BY_STATUS = dict.fromkeys((408, 425, 429), Verdict.LATER) | {409: Verdict.BUSY}
+_BY_STATUS = {
+    **dict.fromkeys((401, 403, 407), Verdict.DENIED),
+    **dict.fromkeys((408, 425, 429), Verdict.LATER),
+    409: Verdict.BUSY,
+}
 # Not of this request: no retry will make the server implement it, or speak this version.
 _HOPELESS = frozenset({501, 505, 510, 511})
 
@@ -86,10 +106,10 @@ def judge(answer: Answer) -> Verdict:
     if _replayed(answer):
         return Verdict.STOP if answer.status >= _SERVER_ERROR else Verdict.ANSWER
     slug = answer.headers.get("idempotency-problem")
+    body = error_of(answer)
     if slug is not None:
-        return _BY_SLUG.get(slug, Verdict.ANSWER)
-    found = _by_body(answer)
-    return found or _by_hint(answer) or _by_status(answer.status)
+        return _by_name(slug, body) or Verdict.ANSWER
+    return _by_body(body) or _by_hint(answer) or _by_status(answer.status)
 
 
 def _replayed(answer: Answer) -> bool:
@@ -97,13 +117,19 @@ def _replayed(answer: Answer) -> bool:
     return any(answer.headers.get(name, "").lower() == "true" for name in markers)
 
 
-def _by_body(answer: Answer) -> Verdict | None:
-    body = error_of(answer)
+def _by_name(slug: str, body: Any) -> Verdict | None:
+    """What a problem means: by its name, or, where that is new to us, by its next step."""
+    retry = body.get("retry") if isinstance(body, dict) else None
+    if slug == _EXHAUSTED:
+        return Verdict.ANSWER if retry == "new-key-safe" else Verdict.STOP
+    return _BY_SLUG.get(slug) or (_BY_RETRY.get(retry) if isinstance(retry, str) else None)
+
+
+def _by_body(body: Any) -> Verdict | None:
     if not isinstance(body, dict):
         return None
-    if body.get("retry") in _BY_RETRY:
-        slug = str(body.get("type", "")).rpartition("/")[2]
-        return _BY_SLUG.get(slug, _BY_RETRY[body["retry"]])
+    if isinstance(body.get("retry"), str) and body["retry"] in _BY_RETRY:
+        return _by_name(str(body.get("type", "")).rpartition("/")[2], body)
     return next((_BY_CODE[code] for code in _codes(body) if code in _BY_CODE), None)
 
 
@@ -134,10 +160,12 @@ def _by_hint(answer: Answer) -> Verdict | None:
         return Verdict.LATER
     for name in ("stripe-should-retry", "x-should-retry"):
         hint = answer.headers.get(name, "").lower()
+        found = _by_status(answer.status)
         if hint == "true":
-            return _by_status(answer.status) if answer.status in _BY_STATUS else Verdict.UNKNOWN
+            return Verdict.UNKNOWN if found in {Verdict.ANSWER, Verdict.DENIED} else found
         if hint == "false":
-            return Verdict.STOP if answer.status >= _SERVER_ERROR else Verdict.ANSWER
+            definite = Verdict.DENIED if found is Verdict.DENIED else Verdict.ANSWER
+            return Verdict.STOP if answer.status >= _SERVER_ERROR else definite
     return None
 
 
@@ -158,16 +186,23 @@ def retry_after(answer: Answer, now: float) -> float | None:
     """How many seconds the server asks to wait. `now` is a clock's time, for servers that name a date."""
     text = answer.headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - _moment(answer, now))
-    except (ValueError, TypeError, OverflowError):
+        return min(float(text), _LONGEST)
+    until = _instant(text)
+    if until is None:
         return None
+    # The server's own clock where it tells: two wrong clocks make no difference then.
+    moment = _instant(answer.headers.get("date", ""))
+    return max(0.0, until - (now if moment is None else moment))
 
 
-def _moment(answer: Answer, now: float) -> float:
-    """The server's own clock where it tells: two wrong clocks make no difference then."""
+def _instant(text: str) -> float | None:
+    """An HTTP date in the form that is written today (IMF-fixdate), as seconds since the epoch."""
+    found = _DATE.fullmatch(text.strip())
+    if found is None or found["month"] not in _MONTHS:
+        return None
+    day, year, hour, minute, second = (int(found[name]) for name in ("day", "year", "hour", "minute", "second"))
     try:
-        return parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return now
+        made = datetime(year, _MONTHS.index(found["month"]) + 1, day, hour, minute, min(second, 59), tzinfo=UTC)
+    except ValueError:
+        return None
+    return made.timestamp()

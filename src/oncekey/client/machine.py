@@ -92,13 +92,15 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Try no more. `reason`: attempts, time, budget, age, wait (longer than obeyed), or told."""
+    """Try no more. `reason`: attempts, time, budget, age, wait (longer than obeyed), denied, or told."""
 
     reason: str
     known: Known
     attempts: int
 
 
+# Definite for this request; of an earlier attempt that may have arrived they say nothing.
+_TURNED_AWAY = {Verdict.DENIED: "denied", Verdict.STALE: "age"}
 _MEANING = {
     Verdict.NOT_DONE: Known.TURNED_AWAY,
     Verdict.LATER: Known.TURNED_AWAY,
@@ -127,13 +129,16 @@ class Attempts:
         self._chance = chance
         self._clock = clock
         self._began: float | None = None
+        self._began_at = 0.0
 
     def next(self, now: float) -> Send | Stop:
         """Say whether it may be sent now."""
         if self._began is None:
-            self._began = now
+            self._began, self._began_at = now, self._clock()
         limit = self.retries.keep_for
-        if limit is not None and self._age + now - self._began >= limit:
+        # A monotonic clock stands still while the machine sleeps; the server's memory does not.
+        passed = max(now - self._began, self._clock() - self._began_at)
+        if limit is not None and self._age + passed >= limit:
             return self._stop("age")
         self.number += 1
         return Send(self.number)
@@ -141,7 +146,9 @@ class Attempts:
     def answered(self, answer: Answer, now: float) -> Deliver | Wait | Stop:
         """An answer has come, whole."""
         verdict = judge(answer)
-        if verdict in {Verdict.ANSWER, Verdict.MISMATCH}:
+        if verdict in _TURNED_AWAY and self.known is Known.MAYBE_DONE:
+            return self._stop(_TURNED_AWAY[verdict])
+        if verdict not in _MEANING:
             if self.number == 1 and self.retries.budget is not None:
                 self.retries.budget.earn()
             return Deliver(verdict)

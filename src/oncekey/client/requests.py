@@ -26,9 +26,11 @@ __all__ = ["RetryAdapter"]
 _TROUBLE = (
     *(requests.ConnectionError, requests.Timeout),
     *(requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError),
+    *(requests.exceptions.InvalidHeader, requests.exceptions.RetryError),
 )
 _NOT_SENT = (NewConnectionError, NameResolutionError, ConnectTimeoutError)
-_ORIGIN = "oncekey.origin"
+# In the hooks of a request that a redirect has made: where the first one went, and its guard.
+_BEGAN = "oncekey.began"
 
 
 def _lost(error: requests.RequestException) -> Lost:
@@ -46,6 +48,12 @@ def _reply(response: requests.Response) -> Reply | Lost:
     if unframed(response.status_code, headers, body):
         return Lost(Sent.MAYBE, requests.ConnectionError("the answer was cut inside its headers"))
     return Reply(Answer(response.status_code, headers, body), response)
+
+
+def _put(request: requests.PreparedRequest, body: bytes) -> None:
+    request.body = body or None
+    request.headers.pop("Transfer-Encoding", None)
+    request.headers["Content-Length"] = str(len(body))
 
 
 class RetryAdapter(BaseAdapter):
@@ -84,25 +92,26 @@ class RetryAdapter(BaseAdapter):
         return response
 
     def _guard(self, request: requests.PreparedRequest) -> Guard | None:
-        """A redirect to another origin loses the key: it is not for strangers."""
-        url = urlsplit(request.url or "")
+        """A redirect to another origin, or one that has become a GET, loses the key: it is not for strangers."""
+        url, carriage = urlsplit(request.url or ""), self._terms.carriage
         origin = f"{url.scheme}://{url.netloc}"
         # requests copies the hooks to each hop of a redirect, and asks only for those called "response".
         hooks: dict[str, Any] = request.hooks
-        if hooks.setdefault(_ORIGIN, origin) != origin:
-            request.headers.pop(self._terms.carriage.header or "-", None)
+        began, earlier = hooks.get(_BEGAN, (origin, None))
+        if began != origin or (earlier is not None and request.method != earlier.prepared.method):
+            request.headers.pop(carriage.header or "-", None)
+            if carriage.member and request.body:
+                _put(request, carriage.key_out_of(whole(request.body)))
             return None
-        carried = (request.method or "").upper() in self._terms.carriage.methods
-        if not carried and self._terms.carriage.header not in request.headers:
+        carried = (request.method or "").upper() in carriage.methods
+        if not carried and carriage.header not in request.headers:
             return None
-        body = whole(request.body)
-        headers = tuple(request.headers.items())
-        guard = Guard.of(self._terms, Request(request.method or "", request.url or "", headers, body))
+        asked = Request(request.method or "", request.url or "", tuple(request.headers.items()), whole(request.body))
+        guard = earlier.onward(asked) if earlier else Guard.of(self._terms, asked)
         if guard is not None:
-            request.body = guard.prepared.body or None
+            hooks[_BEGAN] = (origin, guard)
             request.headers.update(dict(guard.prepared.headers))
-            request.headers.pop("Transfer-Encoding", None)
-            request.headers["Content-Length"] = str(len(guard.prepared.body))
+            _put(request, guard.prepared.body)
         return guard
 
     def _sent(self, request: requests.PreparedRequest, how: dict[str, Any]) -> Reply | Lost:

@@ -15,6 +15,8 @@ from oncekey.client.journal import Entry, Journal
 from oncekey.client.machine import Retries
 from oncekey.errors import ConfigurationError
 
+_MOST_HOPS = 10
+_REFUSED = 400
 Told = Callable[[Entry, str], object]
 
 
@@ -22,12 +24,13 @@ Told = Callable[[Entry, str], object]
 class Report:
     """What became of the open operations: the keys of each kind.
 
-    `done`: there is a definite answer. `left`: no answer yet. `waiting`: behind one that is left, in the same queue.
-    `unresolved`: older than the server keeps answers, so never sent. `unsent`: the journal has no request of theirs,
-    only the program that began them can go on.
+    `done`: there is a definite answer. `refused`: there is one, and it is no success. `left`: no answer yet.
+    `waiting`: behind one that is left, in the same queue. `unresolved`: older than the server keeps answers, so never
+    sent. `unsent`: the journal has no request of theirs, only the program that began them can go on.
     """
 
     done: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
     unresolved: list[str] = field(default_factory=list)
@@ -70,7 +73,7 @@ def _one(journal: Journal, client: httpx.Client, entry: Entry, blocked: set[str]
     if entry.queue in blocked:
         return "waiting"
     word = _sent(journal, client, entry)
-    if word != "done" and entry.queue:
+    if word not in {"done", "refused"} and entry.queue:
         blocked.add(entry.queue)  # order is what a queue is for
     return word
 
@@ -82,13 +85,36 @@ def _sent(journal: Journal, client: httpx.Client, entry: Entry) -> str:
         return "unsent"
     method, url, headers, body = entry.request.method, entry.request.url, entry.request.headers, entry.request.body
     unframed = [(name, value) for name, value in headers if name.lower() not in {"content-length", "host"}]
+    request = client.build_request(method, url, headers=unframed, content=body, extensions={"oncekey.key": entry.key})
     try:
-        client.request(method, url, headers=unframed, content=body, extensions={"oncekey.key": entry.key})
+        _followed(client, request)
     except IntentOver:
         return "unresolved"
-    except GaveUp:
+    except (GaveUp, httpx.HTTPError, httpx.InvalidURL) as error:
+        if not isinstance(error, GaveUp):
+            journal.troubled(entry.key, str(error))
         return "left"
-    return "done"
+    return _word(journal, entry.key)
+
+
+def _followed(client: httpx.Client, request: httpx.Request) -> None:
+    """Within the origin only: neither the key nor the credentials nor the body are for strangers."""
+    for _ in range(_MOST_HOPS):
+        onward = client.send(request, follow_redirects=False).next_request
+        if onward is None or onward.method != request.method:
+            return
+        if (onward.url.scheme, onward.url.netloc) != (request.url.scheme, request.url.netloc):
+            raise httpx.TooManyRedirects(f"it redirects to {onward.url.host}, another server: it was not sent there")
+        request = onward
+    raise httpx.TooManyRedirects("it redirects again and again")
+
+
+def _word(journal: Journal, key: str) -> str:
+    """What the journal knows of it now."""
+    entry = journal.look(key)
+    if entry is None or not entry.done:
+        return "left"
+    return "refused" if entry.answer is not None and entry.answer.status >= _REFUSED else "done"
 
 
 def _origin(entry: Entry) -> str:
@@ -108,4 +134,4 @@ def sender(
         if carriage is not None and name.lower() == carriage.header.lower():
             raise ConfigurationError(f"{name} is the header of the key: each operation has its own in the journal")
     transport = RetryTransport(retries=retries, carriage=carriage, journal=journal)
-    return httpx.Client(transport=transport, headers=headers, follow_redirects=True)
+    return httpx.Client(transport=transport, headers=headers)
