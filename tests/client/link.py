@@ -13,17 +13,17 @@ from contextlib import suppress
 FATES = ("pass", "lose-request", "lose-reply", "cut-reply", "delay")
 
 
-def message(connection: socket.socket) -> bytes:
-    """One HTTP message with a Content-Length, whole; what there is of it, if the other side leaves."""
+def message(connection: socket.socket) -> tuple[bytes, bool]:
+    """One HTTP message with a Content-Length, and whether it is whole: the other side may have left."""
     found = b""
     while True:
         head, end, body = found.partition(b"\r\n\r\n")
         length = re.search(rb"(?i)content-length: *([0-9]+)", head)
         if end and len(body) >= int(length[1] if length else 0):
-            return found
+            return found, True
         more = connection.recv(65_536)
         if not more:
-            return found
+            return found, False
         found += more
 
 
@@ -49,14 +49,16 @@ class BadLink:
 
     def _carry(self, near: socket.socket, fate: str) -> None:
         with near, suppress(OSError):
-            request = message(near)
+            request, whole = message(near)
             if not request or fate == "lose-request":
                 return
             with socket.create_connection(("127.0.0.1", self._to)) as far:
                 if fate == "delay":
                     time.sleep(0.02)
                 far.sendall(request)
-                reply = message(far)
+                if not whole:
+                    return
+                reply, _ = message(far)
                 if fate == "lose-reply":
                     return
                 near.sendall(reply[: len(reply) // 2] if fate == "cut-reply" else reply)

@@ -54,47 +54,61 @@ def both() -> tuple[list[int], list[int]]:
     return arrivals(naive), arrivals(lambda: ours(chance))
 
 
-WIDTH, HEIGHT, LEFT, TOP = 720, 300, 50, 40
+WIDTH, LEFT, RIGHT, TOP, PANEL, GAP = 720, 50, 10, 34, 120, 34
+HEIGHT = TOP + 2 * PANEL + GAP + 44
 STYLE = """<style>
-text{fill:#222;font:12px sans-serif}.axis{stroke:#888}.away{fill:#8883}.naive{fill:#d9480f}.ours{fill:#1971c2}
-@media(prefers-color-scheme:dark){text{fill:#ddd}.naive{fill:#ff922b}.ours{fill:#4dabf7}}
+text{fill:#222;font:12px sans-serif}.quiet{fill:#666}.axis{stroke:#888}.away{fill:#8883}
+.naive{fill:#d9480f}.ours{fill:#1971c2}
+@media(prefers-color-scheme:dark){text{fill:#ddd}.quiet{fill:#aaa}.naive{fill:#ff922b}.ours{fill:#4dabf7}}
 </style>"""
+
+
+def text(x: float, y: float, words: str, *, anchor: str = "start", kind: str = "") -> str:
+    """A line of text."""
+    named = f' class="{kind}"' if kind else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{words}</text>'
+
+
+def panel(top: float, kind: str, words: str, curve: list[int]) -> list[str]:
+    """One curve over the outage. What is taller than 1,000 is cut, and says how tall it is."""
+    step, foot = (WIDTH - LEFT - RIGHT) / len(curve), top + PANEL
+    back = int(AWAY_FOR / BIN)
+    end = LEFT + back * step
+    busiest = max(curve[back:])
+    parts = [
+        f'<rect class="away" x="{LEFT}" y="{top}" width="{end - LEFT:.1f}" height="{PANEL}"/>',
+        text(LEFT, top - 8, words),
+        text(LEFT - 6, top + 10, f"{CLIENTS:,}", anchor="end", kind="quiet"),
+        text(LEFT - 6, foot, "0", anchor="end", kind="quiet"),
+        text(end, top - 8, "server away", anchor="end", kind="quiet"),
+        text(WIDTH - RIGHT, top + 16, f"busiest quarter of a second afterwards: {busiest:,}", anchor="end"),
+    ]
+    for number, value in enumerate(curve):
+        if value:
+            tall, x = max(1.0, min(value, CLIENTS) / CLIENTS * PANEL), LEFT + number * step
+            parts.append(
+                f'<rect class="{kind}" x="{x:.1f}" y="{foot - tall:.1f}" width="{step - 0.5:.2f}" height="{tall:.1f}"/>'
+            )
+            if value > CLIENTS:
+                parts.append(text(x + step + 2, top + 12, f"{value:,}", kind="quiet"))
+    return [*parts, f'<line class="axis" x1="{LEFT}" y1="{foot}" x2="{WIDTH - RIGHT}" y2="{foot}"/>']
 
 
 def drawn(curves: tuple[list[int], list[int]]) -> str:
     """Both curves as an SVG that is readable on light and on dark."""
-    tallest = max(max(curve) for curve in curves)
-    step = (WIDTH - LEFT - 10) / len(curves[0])
-    high = HEIGHT - TOP - 40
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}">',
-        "<title>Requests that arrive in each quarter of a second</title>",
+        "<title>Requests that arrive in each quarter of a second, of naive clients and of ours</title>",
         STYLE,
-        f'<rect class="away" x="{LEFT}" y="{TOP}" width="{AWAY_FOR / BIN * step:.1f}" height="{high}"/>',
-        f'<text x="{LEFT + 6}" y="{TOP + 16}">server away</text>',
+        *panel(TOP, "naive", "doubling, without jitter", curves[0]),
+        *panel(TOP + PANEL + GAP, "ours", "this client: full jitter", curves[1]),
     ]
-    for name, curve, shift in (("naive", curves[0], 0.0), ("ours", curves[1], 0.5)):
-        for number, value in enumerate(curve):
-            if value:
-                tall = max(1.0, value / tallest * high)
-                x, y = LEFT + (number + shift) * step, TOP + high - tall
-                parts.append(
-                    f'<rect class="{name}" x="{x:.1f}" y="{y:.1f}" width="{step / 2:.2f}" height="{tall:.1f}"/>'
-                )
-    parts.append(f'<line class="axis" x1="{LEFT}" y1="{TOP + high}" x2="{WIDTH - 10}" y2="{TOP + high}"/>')
+    foot = TOP + 2 * PANEL + GAP
     for second in range(0, int(SECONDS) + 1, 10):
-        x, anchor = LEFT + second / BIN * step, "end" if second == SECONDS else "middle"
-        parts.append(f'<text x="{x:.1f}" y="{TOP + high + 16}" text-anchor="{anchor}">{second} s</text>')
-    parts.append(f'<text x="{LEFT - 6}" y="{TOP + 10}" text-anchor="end">{tallest}</text>')
-    for number, (name, words) in enumerate((("naive", "doubling, without jitter"), ("ours", "full jitter"))):
-        x = LEFT + number * 200
-        parts.append(
-            f'<rect class="{name}" x="{x}" y="14" width="12" height="12"/><text x="{x + 18}" y="24">{words}</text>'
-        )
-    parts.append(
-        f'<text x="{LEFT}" y="{HEIGHT - 6}">requests per quarter of a second, {CLIENTS:,} clients</text></svg>'
-    )
-    return "\n".join(parts) + "\n"
+        x = LEFT + second / SECONDS * (WIDTH - LEFT - RIGHT)
+        parts.append(text(x, foot + 16, f"{second} s", anchor="end" if second == SECONDS else "middle"))
+    parts.append(text(LEFT, HEIGHT - 8, f"requests in each quarter of a second, {CLIENTS:,} clients", kind="quiet"))
+    return "\n".join([*parts, "</svg>"]) + "\n"
 
 
 if __name__ == "__main__":

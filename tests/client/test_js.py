@@ -57,6 +57,11 @@ def test_it_passes_its_tests_in_node(package: Path) -> None:
     assert int(passed[1]) >= 160
 
 
+def examples() -> list[str]:
+    """The code of the package's own page, each with an import of its own."""
+    return re.findall(r"^```ts\n(.*?)^```", (CLIENTS / "js" / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
 def test_what_is_published(package: Path) -> None:
     """The compiled modules with their types, without dependencies; the lock names no place to download from."""
     told = json.loads(run(package, str(BIN / "npm"), "pack", "--dry-run", "--json", "--ignore-scripts"))
@@ -97,7 +102,9 @@ def test_the_tarball_can_be_used(package: Path, tmp_path: Path) -> None:
     run(tmp_path, "tar", "xzf", str(tmp_path / told[0]["filename"]), "--strip-components=1", "-C", str(inside))
     (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
     (tmp_path / "consumer.ts").write_text(CONSUMER, "utf-8")
-    strict = ("--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "consumer.ts")
+    known = "declare const order: { id: string }, body: string, token: string;\n"
+    (tmp_path / "readme.ts").write_text(known + "\n".join(examples()), "utf-8")
+    strict = ("--strict", "--noEmit", "--module", "nodenext", "--target", "es2022", "consumer.ts", "readme.ts")
     run(tmp_path, str(BIN / "node"), str(package / "node_modules/typescript/bin/tsc"), *strict)
     script = """
         import * as whole from "@oncekey/client"; import * as node from "@oncekey/client/node";
@@ -198,6 +205,15 @@ def test_an_intent_survives_its_page(page: Page, shop: Shop) -> None:
     assert opened(again, shop).evaluate("pay('17')") == {"id": "a"}
     assert len(shop.keys) == 4
     assert len(set(shop.keys)) == 1
+
+
+def test_the_example_of_its_page_runs(page: Page, shop: Shop) -> None:
+    """In a browser, as it stands there: an order, a charge that is an intent, and what was left."""
+    first = examples()[0].replace('"@oncekey/client"', f'"http://127.0.0.1:{shop.server_port}/js/dist/index.js"')
+    known = 'const order = { id: "7" }, body = "{}", token = "t";\n'
+    script = "(text) => import(URL.createObjectURL(new Blob([text], { type: 'text/javascript' }))).then(() => true)"
+    assert page.evaluate(script, known + first)
+    assert len(shop.keys) == len(set(shop.keys)) == 2
 
 
 def test_tabs_agree_on_a_key(page: Page, shop: Shop) -> None:
