@@ -236,7 +236,7 @@ async def test_work_that_was_cancelled_before_it_began_gives_the_key_back() -> N
     if shop.effects:  # it began at once, as it does where Python can
         pytest.skip("work starts in the request's own step here")
     assert keeper._attempts == {}
-    assert [debt.settlement.target for debt in keeper._owed] == [State.FAILED_RETRYABLE]
+    assert [debt.settlement.target for debt in keeper._owed.values()] == [State.FAILED_RETRYABLE]
 
 
 async def test_a_stored_answer_that_cannot_be_read_is_refused_to_a_stale_owner() -> None:

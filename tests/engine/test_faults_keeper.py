@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -28,6 +29,11 @@ class Still(Bench):
 
     def turn(self) -> None:
         self.keeper.run_once(time.monotonic())
+
+    def overdue(self) -> None:
+        """The time is up for all that is owed."""
+        for name, debt in list(self.keeper._owed.items()):
+            self.keeper._owed[name] = debt._replace(until=0.0)
 
     def done(self, state: State = State.COMPLETED) -> Settlement:
         return Settlement(self.claim.id, self.claim.token, state, b"out", 1000)
@@ -78,6 +84,115 @@ def test_debts_are_not_offered_one_by_one_to_a_store_that_is_away() -> None:
     assert len(bench.keeper._owed) == 20
 
 
+def test_what_is_owed_is_settled_in_batches() -> None:
+    """After an outage a thousand debts are a few calls: leases are not kept waiting for them."""
+    bench, sizes = Still(), []
+    settle = bench.store.inner.settle
+
+    def noted(many: Sequence[Settlement]) -> Any:
+        sizes.append(len({one.id for one in many}))
+        return settle(many)
+
+    bench.store.settle = noted  # type: ignore[method-assign]
+    bench.keeper.owe(bench.done())
+    for number in range(1000):
+        bench.keeper.owe(release(claim(f"{number}")), quiet=True)
+    bench.turn()
+    assert bench.record() is State.COMPLETED
+    assert sum(sizes) == 1001
+    assert len(sizes) <= 10
+
+
+def test_a_long_row_of_debts_lets_renewals_go_first() -> None:
+    """Where a store takes its time, what is owed is left off after a nap's length and gone on with at once."""
+    bench = Still()
+    bench.keeper._nap_for = 0.0
+    for number in range(300):
+        bench.keeper.owe(release(claim(f"{number}")), quiet=True)
+    bench.keeper._hurry.clear()
+    bench.turn()
+    assert sum(debt.after == 0.0 for debt in bench.keeper._owed.values()) == 172
+    assert bench.keeper._hurry.is_set()
+
+
+def test_one_unreadable_debt_does_not_stop_its_neighbours() -> None:
+    """What a whole batch fails with is asked of each alone; the others are settled."""
+    bench = Still()
+    settle, poison = bench.store.inner.settle, claim("poison")
+
+    def picky(many: Sequence[Settlement]) -> Any:
+        if any(one.id == poison.id for one in many):
+            raise RecordUnreadable("another version")
+        return settle(many)
+
+    bench.store.settle = picky  # type: ignore[method-assign]
+    bench.keeper.owe(release(poison))
+    bench.keeper.owe(bench.done())
+    bench.turn()
+    assert bench.record() is State.COMPLETED
+    assert len(bench.keeper._owed) == 1
+
+
+def test_an_outage_leaves_a_bounded_row_of_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request that an absent store fails leaves one; outcomes are kept all the same, and names are found."""
+    monkeypatch.setattr("oncekey.engine.keeper.MOST_QUIET", 50)
+    bench, first = Still(), claim("first")
+    bench.store.down = {"settle"}
+    bench.keeper.owe(release(first), quiet=True)
+    for number in range(200):
+        bench.keeper.owe(release(claim(f"{number}")), quiet=True)
+    bench.keeper.owe(bench.done())
+    assert len(bench.keeper._owed) == 51
+    assert bench.keeper.owes(first.token)
+    assert bench.keeper.owes(bench.claim.token)
+
+
+def test_a_late_truth_is_owed_beside_the_unknown() -> None:
+    """A shutdown gave the attempt up and then it ended well: both are offered, in their order."""
+    bench = Still()
+    bench.store.down = {"settle"}
+    bench.keeper.owe(Settlement(bench.claim.id, bench.claim.token, State.UNKNOWN))
+    bench.keeper.owe(bench.done())
+    bench.turn()
+    bench.store.down.clear()
+    bench.turn()
+    assert bench.record() is State.COMPLETED
+    assert not bench.keeper._owed
+
+
+def test_a_short_lease_does_not_wait_for_the_nap_of_a_long_one() -> None:
+    """Two installations share an engine: the thread that rests for the longer lease is woken for the shorter."""
+    bench = Still()
+    bench.keeper._attempts.clear()
+    bench.keeper.keep(bench.attempt)
+    bench.keeper._hurry.clear()
+    bench.keeper.keep(Attempt(Execute(b"s" * 20, b"s" * 16, 1, 300), time.monotonic(), 0.3, 900.0, State.EXECUTING))
+    assert bench.keeper._hurry.is_set()
+
+
+def test_the_first_attempts_after_a_fork_are_all_kept() -> None:
+    """Many threads meet a keeper whose process was forked: it begins anew once, and none of their leases is dropped."""
+    bench, begun = Bench(), []
+    reset, start = bench.keeper._reset, threading.Barrier(8)
+
+    def slowly() -> None:
+        begun.append(threading.get_ident())
+        threading.Event().wait(0.05)
+        reset()
+
+    def keep(number: int) -> None:
+        execute = Execute(bytes(20), bytes((number,)) * 16, 1, 30_000)
+        start.wait(5)
+        bench.keeper.keep(Attempt(execute, time.monotonic(), 30.0, 900.0, State.EXECUTING))
+
+    bench.keeper._reset, bench.keeper._pid = slowly, -1  # type: ignore[method-assign]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(keep, range(8)))
+    kept = len(bench.keeper._attempts)
+    bench.keeper.close()
+    assert (len(begun), kept) == (1, 8)
+
+
 def test_a_release_that_comes_before_its_claim_is_offered_again() -> None:
     """The claim is still on its way when its caller has left: the key is given back once it has landed."""
     bench = Still()
@@ -96,7 +211,7 @@ def test_a_release_that_never_finds_its_claim_is_given_up() -> None:
     bench = Still()
     bench.keeper.owe(release(claim("never")), quiet=True)
     bench.turn()
-    bench.keeper._owed[0] = bench.keeper._owed[0]._replace(until=0.0)
+    bench.overdue()
     bench.keeper.run_once(time.monotonic() + 2)
     assert not bench.keeper._owed
 
@@ -106,7 +221,7 @@ def test_an_outcome_that_is_given_up_is_said_aloud(caplog: pytest.LogCaptureFixt
     bench = Still()
     bench.store.down = {"settle"}
     bench.keeper.owe(bench.done())
-    bench.keeper._owed[0] = bench.keeper._owed[0]._replace(until=0.0)
+    bench.overdue()
     bench.keeper.run_once(time.monotonic() + 2)
     assert not bench.keeper._owed
     assert "given up" in caplog.text

@@ -170,3 +170,24 @@ def test_a_claim_is_given_back_whatever_the_store_throws(fault: BaseException) -
     with pytest.raises((StoreUnavailable, SystemExit)):
         engine.enter(first, Same(), TERMS)
     wait_for_state(store, first.id, State.FAILED_RETRYABLE)
+
+
+def test_the_first_commands_after_a_fork_are_all_answered() -> None:
+    """Many threads meet a forked combiner: it begins anew once, and nobody queues where none looks."""
+    begun: list[int] = []
+    combiner: ThreadCombiner[Ask, int] = ThreadCombiner(lambda many: [ask.value for ask in many], Tuning(lanes=1))
+    reset, start = combiner._reset, threading.Barrier(8)
+
+    def slowly() -> None:
+        begun.append(threading.get_ident())
+        threading.Event().wait(0.05)
+        reset()
+
+    def ask(number: int) -> int:
+        start.wait(5)
+        return combiner(Ask(b"%d" % number, number))
+
+    combiner._reset, combiner._pid = slowly, -1  # type: ignore[method-assign]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, range(8))) == list(range(8))
+    assert (len(begun), combiner._leaders) == (1, 0)

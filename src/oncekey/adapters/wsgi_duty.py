@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 GRACE_FOR = 25.0
 # A store that was not fit is looked at again after this long, not at every request.
 RECHECK_FOR = 1.0
+_FORKED = threading.Lock()
 
 
 class Duty:
@@ -50,16 +51,17 @@ class Duty:
         """Raise unless the store is fit for work and we are not on our way out."""
         if self._ended:
             raise StoreUnavailable("this process is shutting down and takes no new work; nothing was run")
+        self._ours()
         if not self._fit:
             with self._looking:
                 self._look()
-        self._ours()
 
     def _ours(self) -> None:
         if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._running = set()
-            self._idle = threading.Condition()
+            with _FORKED:
+                if self._pid != os.getpid():
+                    self._running, self._idle, self._looking = set(), threading.Condition(), threading.Lock()
+                    self._pid = os.getpid()  # last: whoever sees it sees the others
 
     def _look(self) -> None:
         if self._fit:

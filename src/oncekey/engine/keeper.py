@@ -7,17 +7,17 @@ lease: the attempt is told, nothing is stopped by force.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from oncekey.core.commands import Renewal, Settlement, Stale, Written
 from oncekey.core.keys import key_ref
 from oncekey.core.policy import ms
+from oncekey.core.record import State
 from oncekey.engine import events
 from oncekey.engine.attempt import Attempt
 from oncekey.engine.events import Events, log
@@ -31,8 +31,15 @@ OWED_FOR = 900.0
 LANDING_FOR = 30.0
 # Two failures in a row are a store that is away: the rest of what is owed waits, because leases must not.
 PATIENCE = 2
+# How much is settled in one call.
+BATCH = 128
+# While a store is away every request that it fails leaves a release behind. The first ones may have been granted just
+# before; beyond so many none is kept, and what was granted after all lapses by itself.
+MOST_QUIET = 10_000
 # How long the end of the thread is waited for.
 END_FOR = 5.0
+ENDS = (State.COMPLETED, State.FAILED_RETRYABLE, State.UNKNOWN)
+_FORKED = threading.Lock()
 
 
 class Owed(NamedTuple):
@@ -46,6 +53,15 @@ class Owed(NamedTuple):
     quiet: bool
     after: float = 0.0
     gap: float = NAP_FOR
+
+    @property
+    def name(self) -> bytes:
+        """Under which it is owed: an attempt that was given up may still tell the truth, and then owes both."""
+        return _name(self.settlement.token, self.settlement.target)
+
+
+def _name(token: bytes, target: State) -> bytes:
+    return token + bytes((target,))
 
 
 def _nothing() -> None:
@@ -70,23 +86,32 @@ class Keeper:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._writer: Writer | None = None
         self._attempts: dict[bytes, Attempt] = {}
-        self._owed: deque[Owed] = deque()
+        self._owed: OrderedDict[bytes, Owed] = OrderedDict()
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._starting = threading.Lock()
         self._closed = False
         self._thread: threading.Thread | None = None
         self._nap_for = NAP_FOR
+        self._pid = os.getpid()  # last: whoever sees it sees all of the above
+
+    def _mine(self) -> None:
+        """In a forked child: begin anew, once, though its first requests may come at the same moment."""
+        if self._pid != os.getpid():
+            with _FORKED:
+                if self._pid != os.getpid():
+                    self._reset()
 
     def keep(self, attempt: Attempt) -> None:
         """Renew this attempt's lease until it is dropped."""
-        if self._pid != os.getpid():
-            self._reset()
+        self._mine()
         self._attempts[attempt.token] = attempt
-        self._nap_for = min(self._nap_for, attempt.lease_for / 6)
+        if attempt.lease_for / 6 < self._nap_for:
+            # The nap under way may be longer than this lease.
+            self._nap_for = attempt.lease_for / 6
+            self._hurry.set()
         if self._closed or not self._work.is_set():
             self._wake()
 
@@ -98,17 +123,19 @@ class Keeper:
         """Settle this as soon as the store is back."""
         if not quiet:
             self._said.say(events.SETTLE_OWED, settlement.id)
-        if self._pid != os.getpid():
-            self._reset()
+        self._mine()
         first = not self._owed
-        self._owed.append(Owed(settlement, time.monotonic() + (LANDING_FOR if quiet else OWED_FOR), quiet))
+        if quiet and len(self._owed) >= MOST_QUIET:
+            return
+        debt = Owed(settlement, time.monotonic() + (LANDING_FOR if quiet else OWED_FOR), quiet)
+        self._owed[debt.name] = debt
         self._wake()
         if first:
             self._hurry.set()
 
     def owes(self, token: bytes) -> bool:
         """Whether a settlement with this token has not been confirmed yet."""
-        return bool(self._owed) and any(debt.settlement.token == token for debt in list(self._owed))
+        return bool(self._owed) and any(_name(token, target) in self._owed for target in ENDS)
 
     def _wake(self) -> None:
         self._work.set()
@@ -184,39 +211,63 @@ class Keeper:
         self.drop(attempt)
 
     def _pay(self, now: float) -> None:
-        failures = 0
-        for debt in [debt for debt in list(self._owed) if debt.after <= now]:
+        """Settle what is owed, in batches, and leave off in time for the next renewals."""
+        began, failures = time.monotonic(), 0
+        for batch in _batches([debt for debt in list(self._owed.values()) if debt.after <= now]):
+            try:
+                failures = self._offer(batch, now, failures)
+            except OnceKeyError as error:
+                # One bad item must not fail its neighbours: each is offered alone.
+                failures = int(isinstance(error, StoreUnavailable))
+                for debt in batch:
+                    if failures < PATIENCE:
+                        failures = self._offer([debt], now, failures)
             if failures >= PATIENCE:
                 return
-            try:
-                [answer] = self._use().settle([debt.settlement])
-            except Exception as error:  # noqa: BLE001 - what a driver throws is no reason to forget an outcome
-                failures += not isinstance(error, OnceKeyError) or isinstance(error, StoreUnavailable)
+            if time.monotonic() - began > self._nap_for:
+                self._hurry.set()
+                return
+
+    def _offer(self, batch: list[Owed], now: float, failures: int) -> int:
+        """One call of the store. The failures in a row so far; what several together fail with is raised."""
+        try:
+            answers = self._use().settle([debt.settlement for debt in batch])
+        except Exception as error:  # what a driver throws is no reason to forget an outcome
+            if len(batch) > 1 and isinstance(error, OnceKeyError):
+                raise
+            for debt in batch:
                 self._put_off(debt, now, f"the store did not take it: {error}")
-                continue
-            failures = 0
-            if not isinstance(answer, Stale):
-                self._forget(debt)
-                self._settled(debt.settlement.id)
-            elif debt.quiet:
-                self._put_off(debt._replace(after=now + debt.gap, gap=2 * debt.gap), now, "")
-            else:
-                self._forget(debt)
-                self._said.say(events.SETTLE_REFUSED, debt.settlement.id)
+            return failures + (not isinstance(error, OnceKeyError) or isinstance(error, StoreUnavailable))
+        for debt, answer in zip(batch, answers, strict=True):
+            self._answered(debt, answer, now)
+        return 0
+
+    def _answered(self, debt: Owed, answer: Written, now: float) -> None:
+        if not isinstance(answer, Stale):
+            self._forget(debt)
+            self._settled(debt.settlement.id)
+        elif debt.quiet:
+            self._put_off(debt._replace(after=now + debt.gap, gap=2 * debt.gap), now, "")
+        else:
+            self._forget(debt)
+            self._said.say(events.SETTLE_REFUSED, debt.settlement.id)
 
     def _put_off(self, debt: Owed, now: float, why: str) -> None:
         """To the end of the row, so that one record that cannot be written does not stand before the others."""
-        self._forget(debt)
         if now < debt.until:
-            self._owed.append(debt)
-        elif not debt.quiet:
+            held = self._owed.get(debt.name)
+            if held is not None and held.settlement is debt.settlement:
+                self._owed[debt.name] = debt
+                self._owed.move_to_end(debt.name)
+            return
+        self._forget(debt)
+        if not debt.quiet:
             log.error("the outcome of operation %s is given up: %s", key_ref(debt.settlement.id), why)
 
     def _forget(self, debt: Owed) -> None:
-        for held in list(self._owed):
-            if held.settlement is debt.settlement:
-                with contextlib.suppress(ValueError):
-                    self._owed.remove(held)
+        held = self._owed.get(debt.name)
+        if held is not None and held.settlement is debt.settlement:
+            del self._owed[debt.name]
 
     def close(self) -> None:
         """Stop the thread and let go of the store; a last attempt is made to settle what is owed."""
@@ -233,6 +284,20 @@ class Keeper:
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
+
+
+def _batches(debts: list[Owed]) -> Iterator[list[Owed]]:
+    """In their order, at most so many in one call. The ids of a call differ: a record's second debt comes after."""
+    while debts:
+        batch: dict[bytes, Owed] = {}
+        later = []
+        for debt in debts:
+            if len(batch) < BATCH and debt.settlement.id not in batch:
+                batch[debt.settlement.id] = debt
+            else:
+                later.append(debt)
+        yield list(batch.values())
+        debts = later
 
 
 def _renewal(attempt: Attempt) -> Renewal:

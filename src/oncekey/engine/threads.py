@@ -18,6 +18,8 @@ from oncekey.engine.events import log
 from oncekey.engine.tuning import DEFAULT, Tuning
 from oncekey.errors import OnceKeyError, StoreUnavailable
 
+_FORKED = threading.Lock()
+
 C = TypeVar("C", bound=HasId)
 R = TypeVar("R")
 
@@ -60,10 +62,16 @@ class ThreadCombiner(Generic[C, R]):
         self._leaders = 0
         self._pid = os.getpid()
 
+    def _begin_anew(self) -> None:
+        """In a forked child, once, though its first requests may come at the same moment."""
+        with _FORKED:
+            if self._pid != os.getpid():
+                self._reset()
+
     def __call__(self, command: C) -> R:
         """Do one command and return its answer."""
         if self._pid != os.getpid():
-            self._reset()
+            self._begin_anew()
         slot: _Slot[C, R] = _Slot(command)
         with self._mutex:
             lead = self._leaders < self._lanes
