@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oncekey import AsyncEngine, UnsafeStore
+from oncekey.adapters.asgi_lifespan import drain
 from oncekey.core.record import State
 from oncekey.errors import StoreUnavailable
 from oncekey.stores.contract import Finding
@@ -33,6 +34,17 @@ class Unsafe(AsyncMemoryStore):
             self.away -= 1
             raise StoreUnavailable("refused")
         return [Finding("refusal", "it evicts records", "set maxmemory-policy noeviction")]
+
+
+class Noted(AsyncMemoryStore):
+    """A store that notes when it is closed."""
+
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__(MemoryStore())
+        self.notes = notes
+
+    async def close(self) -> None:
+        self.notes.append("closed")
 
 
 async def lifespan(app: Any, *events: str) -> list[Any]:
@@ -93,6 +105,49 @@ async def test_a_store_that_is_away_at_the_first_request_is_not_asked_twice() ->
     shop, store = Shop(), Unsafe(away=2)
     assert [(await call(Guarded(shop, store))).status for _ in range(2)] == [503, 503]
     assert (shop.effects, store.away) == ([], 0)
+
+
+async def test_a_shutdown_takes_no_new_work() -> None:
+    """What runs is waited for and answered; what comes meanwhile is told to come again, and nothing is claimed."""
+    shop, begun, go = Shop(), asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        begun.set()
+        await go.wait()
+        await shop(scope, receive, send)
+
+    guarded = Guarded(app)
+    running = asyncio.create_task(call(guarded))
+    await begun.wait()
+    ending = asyncio.create_task(drain(guarded.app))
+    await asyncio.sleep(0)
+    refused = await asyncio.wait_for(call(guarded, http(b"later")), 5)
+    go.set()
+    await ending
+    assert refused.status == 503
+    assert int(refused[b"retry-after"] or 0) >= 1
+    assert ((await running).status, len(shop.effects), len(guarded.records)) == (201, 1, 1)
+
+
+async def test_a_shutdown_waits_for_what_slipped_in() -> None:
+    """A claim that was under way when it came turns into work that is waited for like the rest."""
+    done: list[str] = []
+    guarded = Guarded(Shop(), Noted(done))
+
+    async def work(*then: Any) -> None:
+        await asyncio.sleep(0 if then else 0.2)  # longer than it takes to close
+        for begin in then:
+            begin()
+        done.append("worked")
+
+    def begin(*then: Any) -> None:
+        task = asyncio.create_task(work(*then))
+        guarded.app.running.add(task)
+        task.add_done_callback(guarded.app.running.discard)
+
+    begin(begin)
+    await drain(guarded.app)
+    assert done == ["worked", "worked", "closed"]
 
 
 @pytest.mark.parametrize("url", ["memory", "sqlite"])

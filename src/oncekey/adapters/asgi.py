@@ -58,7 +58,7 @@ class OnceKeyMiddleware:
         self._open = (lambda: AsyncEngine(store, tuning, sinks)) if isinstance(store, str) else None
         self.engine = store if isinstance(store, AsyncEngine) else AsyncEngine(store, tuning, sinks)
         self.running = self.engine.running
-        self.checked = False
+        self.checked = self.ending = False
         self.gate.keep_time_with(self.engine.now)
 
     def reopen(self) -> None:
@@ -110,7 +110,7 @@ class OnceKeyMiddleware:
             return
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()
         try:
-            if not self.checked:  # the server told us of no start-up
+            if not self.checked:  # the server told us of no start-up, or of a shutdown
                 await check(self)
             decision = await self.engine.enter(claim, exchange, self.gate.terms, policy.wait_for, late=exchange.late)
             taken = exchange.attempt(decision, started) if type(decision) is Execute else exchange.answer(decision)

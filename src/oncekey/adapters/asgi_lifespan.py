@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 from oncekey.engine.events import log
-from oncekey.errors import ConfigurationError, StoreError, UnsafeStore
+from oncekey.errors import ConfigurationError, StoreError, StoreUnavailable
+from oncekey.http.fitness import weigh
 
 if TYPE_CHECKING:
     from oncekey.adapters.asgi import Message, OnceKeyMiddleware, Receive, Scope, Send
@@ -43,6 +45,7 @@ async def lifespan(installed: OnceKeyMiddleware, scope: Scope, receive: Receive,
 
 async def start(installed: OnceKeyMiddleware) -> None:
     """Open what an earlier shutdown has closed, and look at the store; one that is away is looked at later."""
+    installed.ending = False
     installed.reopen()
     try:
         await check(installed)
@@ -52,21 +55,22 @@ async def start(installed: OnceKeyMiddleware) -> None:
 
 async def check(installed: OnceKeyMiddleware) -> None:
     """Refuse to serve on a store that would lose or evict records; say warnings aloud."""
-    findings = await installed.engine.store.check()
-    for finding in findings:
-        if finding.level == "refusal":
-            raise UnsafeStore(f"{finding.what}: {finding.fix}")
-        if finding.level == "warning":
-            log.warning("%s: %s", finding.what, finding.fix)
+    if installed.ending:
+        raise StoreUnavailable("this process is shutting down and takes no new work; nothing was run")
+    weigh(await installed.engine.store.check())
     installed.checked = True
 
 
 async def drain(installed: OnceKeyMiddleware) -> None:
-    """Wait for running work; what does not end in time is cancelled, and recorded as unknown."""
-    if installed.running:
-        _, late = await asyncio.wait(installed.running, timeout=GRACE_FOR)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late, timeout=installed.engine.tuning.store_for)
+    """Take no new work and wait for what runs; what does not end in time is cancelled, and recorded as unknown."""
+    installed.ending, installed.checked = True, False
+    grace_until = time.monotonic() + GRACE_FOR
+    # Again and again: a claim that was under way when the shutdown came may still turn into work.
+    while installed.running and (left := grace_until - time.monotonic()) > 0:
+        await asyncio.wait(installed.running, timeout=left)
+    late = set(installed.running)
+    for task in late:
+        task.cancel()
+    if late:
+        await asyncio.wait(late, timeout=installed.engine.tuning.store_for)
     await installed.engine.close()
