@@ -240,3 +240,13 @@ def test_wrong_choices_are_refused_with_what_to_write(choices: dict[str, Any], s
     """Each refusal names the right spelling."""
     with pytest.raises(ConfigurationError, match=said):
         Guarded(Shop(), **choices)
+
+
+async def test_a_policy_may_drop_more_headers() -> None:
+    """They are in the first answer, in no replay and in no record; the others stay."""
+    own = (b"X-Balance", b"17"), (b"etag", b'"1"')
+    guarded = Guarded(Shop(*answer(201, b"{}", *own)), policy=Policy(drop_headers=("x-balance",)))
+    first, again = await call(guarded), await call(guarded)
+    assert (first[b"x-balance"], first[b"etag"]) == (b"17", b'"1"')
+    assert (again[b"x-balance"], again[b"etag"]) == (None, b'"1"')
+    assert b"17" not in guarded.records[0].outcome

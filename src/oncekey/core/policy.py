@@ -6,11 +6,14 @@ table in docs/reference/policy.md are made from these fields.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from oncekey.core.record import Guarantee
 from oncekey.errors import ConfigurationError
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 AT_MOST_ONCE: Final = "at_most_once"
 GUARANTEES: dict[str, Guarantee] = {guarantee.name.lower(): guarantee for guarantee in Guarantee}
@@ -38,11 +41,14 @@ class Policy:
     keep_key_for: float | None = _is("how long the key stays refused after that; None: as long as the answer", None)
     wait_for: float | None = _is("hold a duplicate this long for the first answer; None: answer 409 at once", None)
     waiting: int = _is("how many duplicates one process may hold at a time", 100)
-    retry_after_for: float | None = _is("how long a failed attempt waits before it may be retried", None)
+    retry_after_for: float | None = _is(
+        "how long a failed attempt waits before it may be retried; None: not at all", None
+    )
     reconcile_after_for: float = _is("how long an unknown outcome waits before it is asked about", 5.0)
-    attempts: int | None = _is("how many attempts one operation gets", None)
+    attempts: int | None = _is("how many attempts one operation gets; None: any number", None)
     max_body: int = _is("largest request body, in bytes", 1 << 20)
     max_kept: int = _is("largest answer that is kept, in bytes; a larger one leaves a tombstone", 1 << 20)
+    drop_headers: tuple[str, ...] = _is("further headers of an answer that are not kept, by name", ())
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, and say what to write instead."""
@@ -52,12 +58,15 @@ class Policy:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             if not value > 0 or value == float("inf"):
-                hint = "None for unlimited" if "None" in str(spec.type) else "a number above 0"
-                raise ConfigurationError(f"{spec.name}={value!r} makes no sense: write {hint}, or leave it out")
+                hint = f" or None ({spec.metadata['help']})" if "None" in str(spec.type) else ""
+                raise ConfigurationError(f"{spec.name}={value!r} makes no sense: write a number above 0{hint}")
         if self.guarantee not in GUARANTEES:
             raise ConfigurationError(f"guarantee={self.guarantee!r} is not known: write one of {', '.join(GUARANTEES)}")
         self._check_take_over()
         self._check_times()
+        for header in self.drop_headers:
+            if not (isinstance(header, str) and _NAME.fullmatch(header)):
+                raise ConfigurationError(f"drop_headers: {header!r} is no header: write drop_headers=('X-Balance',)")
 
     def _check_take_over(self) -> None:
         if self.take_over and not GUARANTEES[self.guarantee].may_take_over:
@@ -108,6 +117,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "int": (int, "a whole number above 0"),
     "bool": (bool, "True or False"),
     "str": (str, "a text"),
+    "tuple[str, ...]": (tuple, "a tuple of names, such as ('X-Balance',)"),
 }
 
 

@@ -86,7 +86,7 @@ class Exchange:
             if body is None:
                 packed = tombstone(status, lack)
             else:
-                kept = Answer(status, kept_headers(headers), body)
+                kept = Answer(status, kept_headers(headers, gate.drop_headers), body)
                 packed = pack(*kept)
             packed = self._sealed(attempt, packed)
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
@@ -101,7 +101,7 @@ class Exchange:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""
         if isinstance(error, Declined):
             status, headers, body = declined(error)
-            packed = self._sealed(attempt, pack(status, kept_headers(headers), body))
+            packed = self._sealed(attempt, pack(status, kept_headers(headers, self.gate.drop_headers), body))
             return self._settlement(completed(self.gate.policy), attempt, packed)
         return self._settlement(settlement_without_answer(self.gate.policy, error, **_left(attempt)), attempt, b"")
 

@@ -85,6 +85,7 @@ class Gate:
         self.lease_for = ms(self.policy.lease_for)
         self.state = State.CLAIMED if self.policy.latch else State.EXECUTING
         self.guarantee = self.policy.level
+        self.drop_headers = frozenset(name.lower().encode() for name in self.policy.drop_headers)
         self.terms = Terms(
             keep_for=ms(self.policy.keep_key_for or self.policy.keep_for),
             reconcile_after_for=ms(self.policy.reconcile_after_for),
