@@ -228,7 +228,7 @@ class SqlitePlan:
             rows = yield Rows(STATEMENTS["scan_due"], (due, spot.due, spot.seq, limit + 1))
         else:
             name = "scan_open" if LISTED.issuperset(wanted.states) else "scan_any"
-            rows = yield Rows(STATEMENTS[name], (bits(wanted.states), due, spot.seq, limit + 1))
+            rows = yield Rows(STATEMENTS[name], (bits(wanted.states), due, due, spot.seq, limit + 1))
         page = rows[:limit]
         return Page(list(_readable(page)), str(Spot.of(page[-1])) if len(rows) > limit else None, now)
 
@@ -236,8 +236,8 @@ class SqlitePlan:
         """Delete first, then drop the answers whose own time is over. `more` says that the batch was cut short."""
         now = yield Phase.WRITE
         limit = min(limit, PURGED_AT_ONCE)
-        deleted = yield Change(STATEMENTS["purge"], (now, limit))
-        dropped = yield Change(STATEMENTS["expire_softly"], (now, limit - deleted))
+        deleted = yield Change(STATEMENTS["purge"], (now, limit, now))
+        dropped = yield Change(STATEMENTS["expire_softly"], (now, limit - deleted, now))
         return Purged(deleted + dropped, deleted + dropped >= limit)
 
     def stats(self) -> Steps[dict[str, int | str]]:

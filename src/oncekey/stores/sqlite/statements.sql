@@ -64,41 +64,41 @@ SELECT id FROM oncekey_record WHERE id IN (?, ...) AND state IN (1, 2)
 -- A page of records in progress, failed or unknown, oldest claim first: states, due (NULL: any), after, limit.
 SELECT seq, {columns} FROM oncekey_record WHERE seq IN (
     SELECT seq FROM oncekey_record INDEXED BY oncekey_open
-    WHERE state IN (1, 2, 4, 5) AND format = 1 AND (?1 >> state) & 1 AND (?2 IS NULL OR next_at <= ?2) AND seq > ?3
-    ORDER BY seq LIMIT ?4
+    WHERE state IN (1, 2, 4, 5) AND format = 1 AND (? >> state) & 1 AND (? IS NULL OR next_at <= ?) AND seq > ?
+    ORDER BY seq LIMIT ?
 ) ORDER BY seq
 
 -- name: scan_due
 -- A page of unknown records that are due, the longest due first: due, and the time and number after which to go on.
 SELECT seq, {columns} FROM oncekey_record INDEXED BY oncekey_unknown
-WHERE state = 5 AND format = 1 AND due_at <= ?1 AND (due_at, seq) > (?2, ?3)
-ORDER BY due_at, seq LIMIT ?4
+WHERE state = 5 AND format = 1 AND due_at <= ? AND (due_at, seq) > (?, ?)
+ORDER BY due_at, seq LIMIT ?
 
 -- name: scan_undated
 -- A page of unknown records without a time.
 SELECT seq, {columns} FROM oncekey_record INDEXED BY oncekey_unknown
-WHERE state = 5 AND format = 1 AND due_at IS NULL AND seq > ?1
-ORDER BY seq LIMIT ?2
+WHERE state = 5 AND format = 1 AND due_at IS NULL AND seq > ?
+ORDER BY seq LIMIT ?
 
 -- name: scan_any
 -- The same for any states, by walking the table from where the last page ended.
 SELECT seq, {columns} FROM oncekey_record
-WHERE format = 1 AND (?1 >> state) & 1 AND (?2 IS NULL OR next_at <= ?2) AND seq > ?3
-ORDER BY seq LIMIT ?4
+WHERE format = 1 AND (? >> state) & 1 AND (? IS NULL OR next_at <= ?) AND seq > ?
+ORDER BY seq LIMIT ?
 
 -- name: purge
 -- Delete some final records past their expiry; the condition stands on the deletion itself.
 DELETE FROM oncekey_record WHERE seq IN (
     SELECT seq FROM oncekey_record INDEXED BY oncekey_final
-    WHERE state IN (3, 4, 6) AND format = 1 AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2
-) AND state IN (3, 4, 6) AND format = 1 AND expires_at <= ?1
+    WHERE state IN (3, 4, 6) AND format = 1 AND expires_at <= ? ORDER BY expires_at LIMIT ?
+) AND state IN (3, 4, 6) AND format = 1 AND expires_at <= ?
 
 -- name: expire_softly
 -- Drop some answers whose time is over; their keys stay.
 UPDATE oncekey_record SET state = 6, version = version + 1, due_at = NULL, outcome = x'' WHERE seq IN (
     SELECT seq FROM oncekey_record INDEXED BY oncekey_answer
-    WHERE state = 3 AND due_at IS NOT NULL AND format = 1 AND due_at <= ?1 ORDER BY due_at LIMIT ?2
-) AND state = 3 AND format = 1 AND due_at <= ?1
+    WHERE state = 3 AND due_at IS NOT NULL AND format = 1 AND due_at <= ? ORDER BY due_at LIMIT ?
+) AND state = 3 AND format = 1 AND due_at <= ?
 
 -- name: count_open
 -- Records in progress, failed or unknown, by state.
