@@ -75,3 +75,11 @@ async def test_an_old_key_still_gets_its_answer() -> None:
 def test_other_keys_carry_no_time(key: str) -> None:
     """Only a well-formed UUIDv7 or ULID says when it was made."""
     assert made_at(key) is None
+
+
+@pytest.mark.parametrize("key", ["00000000000000000000004711", "00000000-0000-7000-8000-000000000001"])
+async def test_a_number_with_leading_zeros_is_no_time(key: str) -> None:
+    """By its shape it is a ULID or a UUIDv7, of a year in which there were none: it would never be run."""
+    shop = Shop()
+    assert made_at(key) is None
+    assert (await call(Guarded(shop), http(key.encode()))).status == 201

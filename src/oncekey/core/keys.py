@@ -40,6 +40,8 @@ _STRING_THEN_COMMA = re.compile(_STRING + rb"[^,]*,")
 _ESCAPED = re.compile(rb'\\(["\\])')
 _UUID_LENGTH, _ULID_LENGTH = 36, 26
 _UUID7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
+# Before 2016 there were none: a number with leading zeros only looks like one, and says nothing of its age.
+_FIRST_ULID = 1_451_606_400_000
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -144,14 +146,13 @@ def _checked(key: str, rule: KeyRule) -> str:
 
 def made_at(key: str) -> int | None:
     """When a key was made, in milliseconds since the epoch, if it is one that says so: a UUIDv7 or a ULID."""
+    made = 0
     if len(key) == _UUID_LENGTH and key[14] == "7" and _UUID7.fullmatch(key):
-        return int(key[:8] + key[9:13], 16)
-    if len(key) == _ULID_LENGTH and _ULID.fullmatch(key):
-        made = 0
+        made = int(key[:8] + key[9:13], 16)
+    elif len(key) == _ULID_LENGTH and _ULID.fullmatch(key):
         for digit in key[:10].upper():
             made = made << 5 | _CROCKFORD.index(digit)
-        return made
-    return None
+    return made if made > _FIRST_ULID else None
 
 
 class ScopeHasher:
