@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -40,6 +41,25 @@ ROOMS: dict[str, Room] = {
 }
 
 
+# Where a package announces its own: `[project.entry-points."oncekey.stores"]`, with a line `scheme = "package.module"`.
+GROUP = "oncekey.stores"
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
+
+
+def register_store(scheme: str, module: str, *, example: str | None = None, extra: str | None = None) -> None:
+    """Let URLs of this scheme name a store of your own. Its module has `open_sync` and `open_async`.
+
+    Each takes the URL and `store_for=`, and contacts nothing yet. A package announces its store by an entry point of
+    the group `oncekey.stores` instead, and then the command line knows it too.
+    """
+    if not (isinstance(scheme, str) and _SCHEME.fullmatch(scheme)):
+        raise ConfigurationError(f"scheme={scheme!r} cannot begin a URL: write small letters, such as 'journal'")
+    known = ROOMS.get(scheme)
+    if known is not None and known.module != module:
+        raise ConfigurationError(f"{scheme}:// is the store of {known.module}: choose another scheme for {module}")
+    ROOMS[scheme] = Room(module, extra, example or f"{scheme}://")
+
+
 def open_store(url: str, *, store_for: float = 5.0) -> Store:
     """The store for threads. Nothing is contacted before the first verb."""
     return cast("Store", _room(url).open_sync(url, store_for=store_for))
@@ -52,7 +72,7 @@ def open_async_store(url: str, *, store_for: float = 5.0) -> AsyncStore:
 
 def _room(url: str) -> ModuleType:
     scheme, colon, _ = url.partition(":")
-    room = ROOMS.get(scheme.lower())
+    room = ROOMS.get(scheme.lower()) or (_announced(scheme.lower()) if colon else None)
     if room is None or not colon:
         raise ConfigurationError(_unknown(url, scheme))
     try:
@@ -60,11 +80,30 @@ def _room(url: str) -> ModuleType:
     except ValueError as wrong:
         raise ConfigurationError(f"the store address is not a URL ({wrong}): write it like {room.example}") from wrong
     try:
-        return importlib.import_module(room.module)
+        return _complete(importlib.import_module(room.module))
     except ModuleNotFoundError as missing:
         if room.extra is None or (missing.name or "").startswith("oncekey"):
             raise
         raise MissingExtra(f"the store {scheme}://", room.extra) from missing
+
+
+def _announced(scheme: str) -> Room | None:
+    """The store of an installed package, if one announces this scheme."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to load, and only strange schemes need it
+
+    for found in entry_points(group=GROUP, name=scheme):
+        register_store(scheme, found.module)
+    return ROOMS.get(scheme)
+
+
+def _complete(module: ModuleType) -> ModuleType:
+    missing = [name for name in ("open_sync", "open_async") if not callable(getattr(module, name, None))]
+    if missing:
+        raise ConfigurationError(
+            f"the module {module.__name__} has no {' and no '.join(missing)}: write both, each of the form "
+            "open_sync(url, *, store_for); the one for the colour that you do not serve may raise ConfigurationError"
+        )
+    return module
 
 
 def _unknown(url: str, scheme: str) -> str:
