@@ -18,6 +18,7 @@ from oncekey.engine.operation import AsyncOperation, ThreadOperation
 from oncekey.engine.threaded import Engine
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import LeaseLost, StoreUnavailable
+from oncekey.stores.contract import MISSED
 from oncekey.stores.memory import AsyncMemoryStore, MemoryStore
 from tests.engine.stubs import TERMS, Same, Shaky, claim
 
@@ -100,6 +101,24 @@ async def test_a_held_duplicate_gets_the_first_answer(store: Any) -> None:
         await asyncio.sleep(0.001)
     await engine.settle(attempt_on(first, decision), completed(first))
     assert isinstance(await asyncio.wait_for(held, 10), Replay)
+
+
+async def test_held_duplicates_look_for_themselves_when_news_may_have_been_missed(store: Any) -> None:
+    """Another worker's notice was lost with the connection: all waiters look, and none sleeps on."""
+    engine, first, other = async_engine(store), claim(), claim("other")
+    decision = await engine.enter(first, Same(), TERMS)
+    await engine.enter(other, Same(), TERMS)
+    held = [asyncio.create_task(engine.enter(claim(name), Same(), TERMS, wait_for=20)) for name in ("k", "other")]
+    while len(engine.waiting._wakers) < 2:
+        await asyncio.sleep(0.001)
+    waiting, engine.waiting.told = engine.waiting.told, lambda id_: None  # type: ignore[method-assign]
+    assert isinstance(decision, Execute)
+    await engine.settle(attempt_on(first, decision), completed(first))
+    waiting(MISSED)
+    assert isinstance(await asyncio.wait_for(held[0], 10), Replay)
+    assert not held[1].done()
+    held[1].cancel()
+    await asyncio.wait(held)
 
 
 def test_a_held_duplicate_gets_the_first_answer_under_threads(store: Any) -> None:

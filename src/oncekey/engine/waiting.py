@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oncekey.stores.contract import MISSED
+
 if TYPE_CHECKING:
     from oncekey.stores.contract import Listener
 
@@ -51,11 +53,15 @@ class Waiting:
                 self._wakers.pop(id_, None)
 
     def told(self, id_: bytes) -> None:
-        """The record has changed: wake whoever waits for it."""
+        """The record has changed: wake whoever waits for it. MISSED: any may have changed, so wake all."""
         if not self._wakers:
             return
         with self._lock:
-            wakers = self._wakers.pop(id_, [])
+            if id_ == MISSED:
+                wakers = [wake for waiting in self._wakers.values() for wake in waiting]
+                self._wakers.clear()
+            else:
+                wakers = self._wakers.pop(id_, [])
         for wake in wakers:
             with contextlib.suppress(RuntimeError):  # that waiter's event loop is closed
                 wake()

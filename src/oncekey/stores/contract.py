@@ -30,6 +30,7 @@ Rare verbs take one item.
 * `check`: look at the server's settings; returns findings. `open` work that hits a missing schema raises SchemaMissing.
 * `listen`: call back with the id of each record whose listeners are told, from any thread, until closed. Stores in
   whose processes nothing can be told apart from asking return a listener that asks seldom, and only while it is open.
+  MISSED in the place of an id says that news may have been lost with a connection: who waits looks for himself.
 Trouble raises StoreUnavailable (before anything was sent, or ambiguous alike): the caller never starts work on it.
 """
 
@@ -50,6 +51,8 @@ from oncekey.core.commands import (
 )
 from oncekey.core.record import IN_PROGRESS, Record, Seen, State
 from oncekey.errors import ConfigurationError
+
+MISSED = b""
 
 
 class Finding(NamedTuple):

@@ -10,6 +10,7 @@ import pytest
 
 from oncekey.core.commands import DONE, Purged, Renewal, Stale
 from oncekey.core.record import State
+from oncekey.stores.contract import MISSED
 from oncekey.stores.planned import PlannedStore
 from oncekey.stores.postgres.statements import statements
 from tests.stores.postgres.conftest import Session
@@ -32,7 +33,7 @@ def test_only_who_is_waited_for_is_told(store: PlannedStore, postgres_url: str) 
 
 
 def test_a_listener_comes_back_after_its_connection_broke(store: PlannedStore, watcher: Session) -> None:
-    """Listening goes on after the server ended its session."""
+    """Listening goes on after the server ended its session, and who waits is told that news may have been missed."""
     heard: queue.Queue[bytes] = queue.Queue()
     listener = store.listen(heard.put)
     find = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
@@ -40,6 +41,7 @@ def test_a_listener_comes_back_after_its_connection_broke(store: PlannedStore, w
     assert row is not None
     watcher.execute("SELECT pg_terminate_backend(%s)", row)
     until(lambda: watcher.execute(find).fetchone() not in {None, row})
+    assert heard.get(timeout=10) == MISSED
     wanted = claim()
     store.claim([wanted])
     store.watch(wanted.id)

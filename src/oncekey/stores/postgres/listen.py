@@ -1,7 +1,7 @@
 """LISTEN on a connection of its own, in one thread, for both colours.
 
-The thread reconnects by itself. What was told while it was away is not told again: whoever waits for a record also
-looks by itself now and then, at the latest when its time is up. LISTEN needs a session of its own: through a pooler in
+The thread reconnects by itself. What was told while it was away is not told again: all who wait are then told to look
+for themselves. LISTEN needs a session of its own: through a pooler in
 transaction mode nothing is ever heard (`check` says so), hence the URL's oncekey_listen.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 
+from oncekey.stores.contract import MISSED
 from oncekey.stores.postgres import trouble
 from oncekey.stores.postgres.options import Options
 from oncekey.stores.postgres.statements import quoted
@@ -88,7 +89,9 @@ class PostgresListener:
         except BaseException:
             connection.close()
             raise
-        if not self._started.done():
+        if self._started.done():
+            self._report(MISSED)
+        else:
             self._started.set_result(None)
         return connection
 
@@ -109,6 +112,9 @@ class PostgresListener:
             id_ = bytes.fromhex(payload.decode())
         except ValueError:
             return  # somebody else uses our channel
+        self._report(id_)
+
+    def _report(self, id_: bytes) -> None:
         try:
             self._told(id_)
         except Exception:

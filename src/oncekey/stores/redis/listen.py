@@ -1,7 +1,7 @@
 """Being told that a record has changed: one thread with a connection of its own, for both colours.
 
-Only records that somebody waits for are published. Redis keeps no message for who is away: while the connection is
-being made anew, a message may be missed, and who waits sees the change when its time is up.
+Only records that somebody waits for are published. Redis keeps no message for who is away: what came while the
+connection was made anew is missed, and so all who wait are then told to look for themselves.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Silence
 
+from oncekey.stores.contract import MISSED
 from oncekey.stores.redis.address import Address
 from oncekey.stores.redis.connect import line_to
 from oncekey.stores.redis.listing import Keys
@@ -93,6 +94,7 @@ class RedisListener:
             except (RedisError, OSError):
                 pause = min(2 * pause, LATE)
             else:
+                self._tell(MISSED)
                 return
 
     def close(self) -> None:
