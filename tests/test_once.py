@@ -20,3 +20,10 @@ def test_whose_keys_they_are_must_be_said() -> None:
         OnceKey("memory://")
     with pytest.raises(ConfigurationError, match="write a URL"):
         OnceKey(3, scope=SHARED)  # type: ignore[arg-type]
+
+
+def test_a_policy_of_another_kind_is_refused() -> None:
+    """A dictionary is none, not even an empty one."""
+    for policy in ({}, {"lease_for": 3}):
+        with pytest.raises(ConfigurationError, match="is no policy"):
+            OnceKey("memory://", scope=SHARED, policy=policy)  # type: ignore[arg-type]

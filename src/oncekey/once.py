@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from oncekey.core.policy import Policy
+from oncekey.core.policy import Policy, checked
 from oncekey.engine.sealing import Sealer
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import ConfigurationError
@@ -49,7 +49,7 @@ class OnceKey:
             raise ConfigurationError(f"store={store!r} is no address: write a URL, such as 'sqlite:///oncekey.db'")
         self.store = store
         self.scope = scopes.required(scope)
-        self.policy = policy or Policy()
+        self.policy = checked(policy) if policy is not None else Policy()
         self.sinks = sinks
         self.choices = choices
         self.tuning = Tuning(store_for=self.policy.store_for, waiting=self.policy.waiting)

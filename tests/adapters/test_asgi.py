@@ -234,6 +234,10 @@ def test_a_missing_scope_is_refused_with_what_to_write() -> None:
         ({"paths": "/pay"}, r"paths=\['/pay'\]"),
         ({"paths": ["pay"]}, "start with a slash"),
         ({"scope": "Authorization"}, "by_header"),
+        ({"policy": {"lease_for": 3}}, r"policy=Policy\(lease_for=30\)"),
+        ({"policy": {}}, r"policy=Policy\(lease_for=30\)"),
+        ({"sealer": "a key"}, r"sealer=Sealer\("),
+        ({"fingerprinter": "sha256"}, r"fingerprinter=Fingerprinter\("),
     ],
 )
 def test_wrong_choices_are_refused_with_what_to_write(choices: dict[str, Any], said: str) -> None:

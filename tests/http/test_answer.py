@@ -219,7 +219,10 @@ def test_every_error_has_its_problem(error: OnceKeyError, name: str, status: int
     reply = refuse(dialect("ietf"), error, ref="ok_1")
     assert (slug(reply), reply.status, bool(values(reply, b"retry-after"))) == (name, status, later)
     assert b"secret" not in reply.body
-    assert later or str(error) in json.loads(reply.body)["detail"]
+    detail = json.loads(reply.body)["detail"]
+    assert later or str(error)[1:] in detail
+    assert detail[0].isupper()
+    assert detail[-1] in ".?"
 
 
 def test_the_broken_rule_of_a_key_is_named() -> None:

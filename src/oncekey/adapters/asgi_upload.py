@@ -45,7 +45,7 @@ class Upload:
         if (refusal := self._gate.too_large(len(body))) is not None:
             return refusal
         if len(body) < self._declared:
-            short = f"the body has {len(body)} bytes of the {self._declared} that its content-length declares"
+            short = f"the body has {len(body)} bytes of {self._declared} declared; nothing was done, send it again"
             return refuse(self._gate.dialect, BodyIncomplete(short))
         self._request.body = body
         return None

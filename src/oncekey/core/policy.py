@@ -112,6 +112,13 @@ class Policy:
         return Guarantee.AT_MOST_ONCE if self.take_over is False else GUARANTEES[self.guarantee]
 
 
+def checked(policy: object) -> Policy:
+    """A policy, and nothing that only looks like one."""
+    if not isinstance(policy, Policy):
+        raise ConfigurationError(f"policy={policy!r} is no policy: write policy=Policy(lease_for=30)")
+    return policy
+
+
 _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "float": ((int, float), "a number above 0"),
     "int": (int, "a whole number above 0"),

@@ -192,10 +192,16 @@ def _named(error: OnceKeyError) -> tuple[str, str, int | None]:
         return RULES[error.rule], str(error), None
     for kind, slug, detail, wait in TOLD:
         if isinstance(error, kind):
-            return slug, detail if detail is not None else str(error), wait
+            return slug, detail if detail is not None else _sentence(error), wait
     if error.status == PROBLEMS["caller-unknown"].status:
-        return "caller-unknown", str(error), None
+        return "caller-unknown", _sentence(error), None
     return "store-unavailable", STORE_DETAIL, STORE_WAIT
+
+
+def _sentence(error: OnceKeyError) -> str:
+    """An error's own words as a client gets them."""
+    said = str(error)
+    return said[:1].upper() + said[1:] + ("" if said.endswith((".", "?")) else ".")
 
 
 def first_marks(

@@ -18,7 +18,7 @@ from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Fingerprinter, Parts
 from oncekey.core.flows import Terms
 from oncekey.core.keys import endpoint_of, made_at, scope_of
-from oncekey.core.policy import Policy, ms
+from oncekey.core.policy import Policy, checked, ms
 from oncekey.core.record import Label, State
 from oncekey.engine.events import log
 from oncekey.engine.sealing import Sealer
@@ -76,7 +76,8 @@ class Gate:
     ) -> None:
         self.scope = scopes.required(scope)
         self.dialect = dialect if isinstance(dialect, Dialect) else dialects.dialect(dialect)
-        self.policy = policy or self.dialect.policy()
+        self.policy = checked(policy) if policy is not None else self.dialect.policy()
+        _check_kinds(fingerprinter, sealer)
         self.required = self.dialect.required if required is None else required
         self.paths = _paths(paths)
         self.fingerprinter = fingerprinter or Fingerprinter()
@@ -108,7 +109,10 @@ class Gate:
         """The refusal of a body over the cap."""
         if size <= self.policy.max_body:
             return None
-        return refuse(self.dialect, BodyTooLarge(f"the body is over the limit of {self.policy.max_body} bytes"))
+        return refuse(
+            self.dialect,
+            BodyTooLarge(f"the body is over the limit of {self.policy.max_body} bytes: send a smaller one"),
+        )
 
     def key(self, request: Request) -> str | Reply | None:
         """The request's key; None if it has none and needs none; or the refusal."""
@@ -175,6 +179,14 @@ class CallerUnknown(OnceKeyError):
 
 
 CALLER_UNKNOWN = "the request does not say whose idempotency key this is; send your credentials with it"
+
+
+def _check_kinds(fingerprinter: object, sealer: object) -> None:
+    """What is of another kind would fail at the first payment."""
+    if not (fingerprinter is None or hasattr(fingerprinter, "encoded")):
+        raise ConfigurationError(f"fingerprinter={fingerprinter!r} is none: write fingerprinter=Fingerprinter(...)")
+    if not (sealer is None or (hasattr(sealer, "seal") and hasattr(sealer, "open"))):
+        raise ConfigurationError(f"sealer={sealer!r} is none: write sealer=Sealer(...)")
 
 
 def _paths(paths: Paths) -> Callable[[str], bool] | None:

@@ -111,5 +111,5 @@ def _unknown(url: str, scheme: str) -> str:
     examples = ", ".join(dict.fromkeys(room.example for room in ROOMS.values()))
     meant = f"did you mean {near[0]}://?" if near else "it must start with a store's name."
     # Only the scheme is repeated: the rest of a URL may hold a password.
-    what = f"{scheme}:" if ":" in url else "the given text"
-    return f"store={what!r} is not a store that OnceKey knows; {meant} Examples: {examples}"
+    what = f"store={scheme + ':'!r}" if ":" in url else "the text given as store="
+    return f"{what} is not a store that OnceKey knows; {meant} Examples: {examples}"
