@@ -204,3 +204,17 @@ def test_a_claim_that_was_won_for_nobody_is_given_back() -> None:
     ours: Claim = claim()
     orphaned(books)(ours, Won(1000))
     assert books.owed == [ours.token]
+
+
+async def test_a_command_between_a_lanes_last_look_and_its_end_is_sent() -> None:
+    """At the close of an engine an outcome may come just then: a new lane takes it, and nobody waits for ever."""
+    script = Script()
+    script.go.set()
+    combiner: Combiner[Ask, int] = Combiner(script, Tuning(lanes=1))
+    assert await outcomes(combiner(Ask(b"1", 1))) == [1]
+    loop, late = asyncio.get_running_loop(), []
+    closing = loop.create_task(combiner.close())
+    # One turn wakes the lane, the next one ends it; this comes behind it in the same turn.
+    loop.call_soon(loop.call_soon, lambda: late.append(combiner(Ask(b"2", 2))))
+    await closing
+    assert await outcomes(*late) == [2]

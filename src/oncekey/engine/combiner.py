@@ -106,8 +106,9 @@ class Combiner(Generic[C, R]):
         if lane.cancelled() or lane.exception() is not None:
             # Lanes are cancelled at shutdown; what still has to be settled then gets lanes that end with their work.
             self._closing, self._waking = True, False
-            if self._loop is not None and any(not future.done() for _, future in self._queue):
-                self._open_lane(self._loop)
+        # What came between a lane's last look and its end is nobody else's either.
+        if self._loop is not None and any(not future.done() for _, future in self._queue):
+            self._open_lane(self._loop)
 
     async def _lane(self) -> None:
         try:
