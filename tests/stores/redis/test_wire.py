@@ -7,7 +7,9 @@ import os
 import random
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -16,6 +18,7 @@ from oncekey.core.commands import DONE, Renewal, Won
 from oncekey.core.record import Seen, State
 from oncekey.errors import StoreUnavailable
 from oncekey.stores.contract import Store
+from oncekey.stores.planned import PlannedStore
 from oncekey.stores.redis import open_async, open_sync
 from tests.infra import RedisServer
 from tests.stores.redis.proxy import Proxy
@@ -141,6 +144,23 @@ def test_a_forked_child_opens_its_own_connections(store: Store) -> None:
         os._exit(not all(record(store, theirs.id).token == theirs.token for _ in range(200)))
     assert all(record(store, ours.id).token == ours.token for _ in range(200))
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_no_thread_of_a_forked_child_finds_its_parents_connections(
+    store: PlannedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the first request after a fork begins anew, the others do not take the process for one that has."""
+    seen: list[int] = []
+    wire: Any = store.wire
+
+    def anew() -> Any:
+        seen.append(wire._pid)
+        return deque()
+
+    monkeypatch.setattr("oncekey.stores.redis.wire.deque", anew)
+    wire._pid = -1
+    won(store)
+    assert seen == [-1]
 
 
 def test_each_event_loop_has_its_own_connections(redis_url: str) -> None:

@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from oncekey.core.commands import Won
 from oncekey.core.record import Seen
 from oncekey.stores.planned import PlannedStore
 from oncekey.stores.sqlite import open_sync
+from oncekey.stores.sqlite.listen import Hub
 from tests.stores.sqlite.children import fork, in_child, new_process
 from tests.stores.sqlite.items import claim, completed, id_of
 
@@ -85,6 +87,30 @@ def test_other_process_wakes_a_listener(path: Path, store: PlannedStore) -> None
     child.communicate(f"{held.id.hex()} {held.token.hex()}\n", timeout=60)
     assert told.wait(30)
     listener.close()
+
+
+def test_the_first_waiters_after_a_fork_are_all_told(path: Path) -> None:
+    """Several threads meet a forked hub: it begins anew once, and none of their records is dropped."""
+    hub, begun, start = Hub(str(path), 5.0), [], threading.Barrier(8)
+    begin = hub._begin_anew
+    listening = hub.listen(lambda id_: None)
+
+    def slowly() -> None:
+        begun.append(threading.get_ident())
+        threading.Event().wait(0.05)
+        begin()
+
+    def watch(number: int) -> None:
+        start.wait(5)
+        hub.watch(bytes([number]) * 20, on=True)
+
+    hub._begin_anew, hub._start, hub._pid = slowly, lambda: None, -1  # type: ignore[method-assign]
+    hub._thread = None  # nobody looks
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(watch, range(8)))
+    waited = len(hub._waited)
+    listening.close()
+    assert (len(begun), waited) == (1, 8)
 
 
 def test_fork_closes_and_reopens(store: PlannedStore) -> None:

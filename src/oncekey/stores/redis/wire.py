@@ -35,9 +35,10 @@ class RedisWire:
         self._reset()
 
     def _reset(self) -> None:
-        self._pid = os.getpid()
         self._idle: deque[Line] = deque()
         self._places = threading.Semaphore(self.address.connections)
+        # Last: a thread that sees it must not find a parent's connections.
+        self._pid = os.getpid()
 
     def run(self, steps: Steps[T]) -> T:
         conversation = talk(steps)

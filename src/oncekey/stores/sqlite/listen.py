@@ -18,6 +18,7 @@ from oncekey.stores.sqlite.link import Link, patient
 from oncekey.stores.sqlite.statements import repeated, sizes
 
 LOOK_EVERY = 0.05
+_FORKED = threading.Lock()
 
 Told = Callable[[bytes], None]
 _log = logging.getLogger("oncekey.stores.sqlite")
@@ -47,9 +48,14 @@ class Hub:
     def _held(self) -> threading.Lock:
         """The lock. A forked child keeps the listeners, but what its parent waited for, and the thread, stay behind."""
         if self._pid != os.getpid():
-            self._lock, self._pid = threading.Lock(), os.getpid()
-            self._waited, self._thread = set(), None
+            with _FORKED:
+                if self._pid != os.getpid():
+                    self._begin_anew()
         return self._lock
+
+    def _begin_anew(self) -> None:
+        self._waited, self._thread, self._lock = set(), None, threading.Lock()
+        self._pid = os.getpid()  # last: whoever sees it sees the others
 
     def _start(self) -> None:
         if self._thread is None:
