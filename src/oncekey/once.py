@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from oncekey.reconcile.resolvers import R, Resolvers
     from oncekey.reconcile.signatures import Signature
     from oncekey.reconcile.webhooks import Reader
+    from oncekey.telemetry.counters import Counters
 
 
 class OnceKey:
@@ -152,6 +153,20 @@ class OnceKey:
         from oncekey.http.status import StatusPage  # noqa: PLC0415 - as above
 
         return WsgiEndpoint(StatusPage(self._gate(), prefix, endpoints), lambda: self.engine.store)
+
+    def metrics(self, counters: Counters) -> AsgiEndpoint:
+        """An ASGI application that Prometheus reads: what was counted, and the age of the oldest unknown outcome."""
+        from oncekey.adapters.endpoint import AsgiEndpoint  # noqa: PLC0415 - as above
+        from oncekey.telemetry.metrics_page import MetricsPage  # noqa: PLC0415 - as above
+
+        return AsgiEndpoint(MetricsPage(counters), lambda: self.async_engine.store)
+
+    def metrics_wsgi(self, counters: Counters) -> WsgiEndpoint:
+        """The same as a WSGI application."""
+        from oncekey.adapters.endpoint import WsgiEndpoint  # noqa: PLC0415 - as above
+        from oncekey.telemetry.metrics_page import MetricsPage  # noqa: PLC0415 - as above
+
+        return WsgiEndpoint(MetricsPage(counters), lambda: self.engine.store)
 
     def webhook(self, signature: Signature, reader: Reader) -> AsgiEndpoint:
         """An ASGI application for one sender's webhooks: `reader` says what a message is about (oncekey.reconcile)."""

@@ -31,7 +31,9 @@ def test_all_counters_are_there_from_the_first_scrape(demo: DemoServer) -> None:
     text = demo.get("/metrics").text
     for metric in METRICS:
         name = metric.name.replace(".", "_")
-        assert f"# HELP {name} {metric.help}\n# TYPE {name} counter\n{name} " in text
+        assert f"# HELP {name} {metric.help}\n# TYPE {name} counter\n{name}" in text
+        labels = "".join(f'{{{label}="{value}"}}' for label, value in metric.labels)
+        assert f"\n{name}{labels} " in text
 
 
 def test_counters_are_summed_over_workers(demo: DemoServer) -> None:

@@ -211,6 +211,7 @@ def test_a_round_sweeps_and_tells_what_it_did(store: MemoryStore, clock: ManualC
     worker = Reconciler(store, rules(paid), (heard.append,))
     assert worker.run_once().swept.unknown == 1
     assert sorted((event.name, event.detail) for event in heard) == [
+        ("lapsed", "the lease ended while the work was running"),
         ("resolved", "landed"),
         ("turned_unknown", "the lease ended while the work was running"),
     ]

@@ -38,22 +38,25 @@ class AsgiEndpoint:
             return
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         request = Request(scope["method"], _path(scope), scope.get("query_string", b""), headers, b"")
-        reply = await _read(request, receive)
-        if reply is None:
-            try:
-                reply = await self._drive(request)
-            except OnceKeyError as error:
-                reply = _trouble(error)
+        reply = await _read(request, receive) or await self.reply(request)
         await send_reply(send, _without_body(reply) if request.method == "HEAD" else reply)
 
-    async def _drive(self, request: Request) -> Reply:
-        steps, answer = self.endpoint(request), None
-        store = self._store()
+    async def reply(self, request: Request) -> Reply:
+        """The reply to a request that has been read."""
+        steps = self.endpoint(request)
         try:
+            store, step = self._store(), next(steps)
             while True:
-                answer = await steps.send(answer)(store)
+                try:
+                    answer = await step(store)
+                except OnceKeyError as error:
+                    step = steps.throw(error)  # an endpoint may know what to do without the store
+                else:
+                    step = steps.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+        except OnceKeyError as error:
+            return _trouble(error)
 
 
 class WsgiEndpoint:
@@ -70,20 +73,25 @@ class WsgiEndpoint:
         if not length.isdigit() or int(length) > LARGEST:
             return told(TOO_LARGE, start_response)
         request.body = _whole(environ["wsgi.input"], int(length))
-        try:
-            reply = self._drive(request)
-        except OnceKeyError as error:
-            reply = _trouble(error)
+        reply = self.reply(request)
         return told(_without_body(reply) if request.method == "HEAD" else reply, start_response)
 
-    def _drive(self, request: Request) -> Reply:
-        steps, answer = self.endpoint(request), None
-        store = self._store()
+    def reply(self, request: Request) -> Reply:
+        """The reply to a request that has been read."""
+        steps = self.endpoint(request)
         try:
+            store, step = self._store(), next(steps)
             while True:
-                answer = steps.send(answer)(store)
+                try:
+                    answer = step(store)
+                except OnceKeyError as error:
+                    step = steps.throw(error)  # as above
+                else:
+                    step = steps.send(answer)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
+        except OnceKeyError as error:
+            return _trouble(error)
 
 
 async def _read(request: Request, receive: Receive) -> Reply | None:

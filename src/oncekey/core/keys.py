@@ -199,6 +199,16 @@ def scope_of(caller: str, endpoint: str) -> tuple[ScopeHasher, str]:
     return ScopeHasher((digest, endpoint)), digest[:_CALLER_LENGTH]
 
 
+# Before the endpoint in a shadow's label, so that whoever reads it does not take it for an operation.
+SHADOW = "shadow "
+
+
+def shadow_scope_of(caller: str, endpoint: str) -> tuple[ScopeHasher, str]:
+    """The same for a shadow: no id of it is ever that of an operation."""
+    digest = principal_digest(caller)
+    return ScopeHasher(("shadow", digest, endpoint)), digest[:_CALLER_LENGTH]
+
+
 def derived_key(record: bytes, step: str, length: int = 36) -> str:
     """Return the key under which an operation calls somebody else in a step: 32 to 64 hexadecimal digits."""
     digest = hashlib.sha256(b"oncekey step 1" + record + step.encode()).hexdigest()

@@ -57,10 +57,13 @@ class Demo:
         rules = Rules(resolvers(self.provider), Sealer(), Pace(first_for=LEASE_FOR, most_for=60, sweep_for=None))
         self.reconciler = AsyncReconciler(self.engine.store, rules, (self.counters,))
         self.table: Table[Route | View] = Table()
-        for path, view in Views(settings, self.provider, self.counters, self.feed).by_path():
+        for path, view in self._views().by_path():
             self.table.add("GET", path, view)
         for route in (route for api in APIS for route in api.routes):
             self.table.add(route.method, route.path, route)
+
+    def _views(self) -> Views:
+        return Views(self.settings, self.provider, self.counters, self.feed, lambda: self.engine.store)
 
     def _guard(self, api: Api) -> OnceKeyMiddleware:
         return OnceKeyMiddleware(

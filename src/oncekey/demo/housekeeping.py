@@ -10,12 +10,11 @@ import time
 from oncekey.core.flows import Terms
 from oncekey.core.policy import ms
 from oncekey.demo.apis.api import LEASE_FOR
-from oncekey.engine.events import log
+from oncekey.engine.common import tell_lapsed
+from oncekey.engine.events import Events, Sink, log
 from oncekey.errors import OnceKeyError
 from oncekey.operations import purge, sweep
 from oncekey.stores.contract import Store
-from oncekey.telemetry.counters import Counters
-from oncekey.telemetry.metrics import PRUNED, SCHEDULED, ZOMBIE
 
 # Often enough that an unknown outcome shows soon after its lease; a sweep of nothing is one small query.
 SWEEP_EACH = LEASE_FOR / 4
@@ -29,9 +28,9 @@ TERMS = Terms(keep_for=ms(86_400), reconcile_after_for=ms(LEASE_FOR))
 class Housekeeper:
     """One worker's; every worker has one, which is harmless because each of its writes is compared and set."""
 
-    def __init__(self, store: Store, counters: Counters, starter: int) -> None:
+    def __init__(self, store: Store, sinks: tuple[Sink, ...], starter: int) -> None:
         self.store = store
-        self.counters = counters
+        self.said = Events(sinks)
         self.starter = starter
         self._purge_at = time.monotonic() + PURGE_EACH
         self._down = False
@@ -69,10 +68,8 @@ class Housekeeper:
 
     def once(self) -> None:
         """Sweep, and purge when it is time."""
-        report = sweep(self.store, TERMS)
-        self.counters.add(ZOMBIE, report.unknown + report.failed_retryable)
-        self.counters.add(SCHEDULED, report.unknown)
+        sweep(self.store, TERMS, told=lambda record: tell_lapsed(self.said, record))
         if time.monotonic() < self._purge_at:
             return
         self._purge_at = time.monotonic() + PURGE_EACH
-        self.counters.add(PRUNED, purge(self.store, limit=BATCHES * BATCH, batch=BATCH).deleted)
+        purge(self.store, limit=BATCHES * BATCH, batch=BATCH, sinks=self.said.sinks)

@@ -41,7 +41,7 @@ class Worker:
     async def _start(self) -> Housekeeper:
         await asyncio.to_thread(self.demo.ledger.prepare)
         starter = self.settings.starter if self.settings.workers > 1 else 0
-        chores = Housekeeper(self._store(), self.demo.counters, starter)
+        chores = Housekeeper(self._store(), (self.demo.counters,), starter)
         chores.start()
         print(f"  worker {os.getpid()} is ready", flush=True)
         return chores

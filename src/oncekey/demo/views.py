@@ -7,16 +7,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import parse_qs
 
+from oncekey.adapters.endpoint import AsgiEndpoint
 from oncekey.demo.feed import Feed
 from oncekey.demo.openapi import document
 from oncekey.demo.page import pages
 from oncekey.demo.provider import Provider
 from oncekey.demo.settings import Settings
-from oncekey.demo.web import answered, json_answer, problem
+from oncekey.demo.web import json_answer, problem
 from oncekey.http.messages import Reply, Request
 from oncekey.operations import masked
+from oncekey.stores.contract import AsyncStore
 from oncekey.telemetry.counters import Counters
-from oncekey.telemetry.prometheus import CONTENT_TYPE, text
+from oncekey.telemetry.metrics_page import MetricsPage
 
 View = Callable[[Request], Awaitable[Reply]]
 
@@ -31,6 +33,7 @@ class Views(NamedTuple):
     provider: Provider
     counters: Counters
     feed: Feed
+    store: Callable[[], AsyncStore]
 
     def by_path(self) -> Iterator[tuple[str, View]]:
         """Path and view of each."""
@@ -47,8 +50,8 @@ class Views(NamedTuple):
         return json_answer(200, {"status": "ok", "worker": os.getpid()}, NO_STORE)
 
     async def metrics(self, request: Request) -> Reply:
-        """All workers' counters, added up."""
-        return answered(200, CONTENT_TYPE, text(self.counters.totals()), NO_STORE)
+        """All workers' counters, added up, and what stands in the store."""
+        return await AsgiEndpoint(MetricsPage(self.counters), self.store).reply(request)
 
     async def executions(self, request: Request) -> Reply:
         """How often the provider really acted for a ref."""
@@ -63,7 +66,7 @@ class Views(NamedTuple):
         value = {
             "store": masked(self.settings.store),
             "workers": self.settings.workers,
-            "counters": {metric.name: count for metric, count in self.counters.totals().items()},
+            "counters": {metric.name: count for metric, count in self.counters.totals().items() if not metric.labels},
             "requests": self.feed.latest(SHOWN),
             "executions": total,
             "runs": [run._asdict() for run in runs],

@@ -15,7 +15,6 @@ from oncekey.core.policy import ms
 from oncekey.engine import events
 from oncekey.engine.combiner import Combiner
 from oncekey.engine.common import (
-    ENDED,
     check_colour,
     check_not_released,
     clock_of,
@@ -25,6 +24,8 @@ from oncekey.engine.common import (
     pause,
     release,
     say,
+    say_settled,
+    swapped,
 )
 from oncekey.engine.drivers import drive, drive_async
 from oncekey.engine.events import Events, Sink
@@ -45,11 +46,14 @@ if TYPE_CHECKING:
 class _Batched:
     """Single commands, sent with their neighbours."""
 
-    def __init__(self, store: AsyncStore, tuning: Tuning, keeper: Keeper) -> None:
+    def __init__(self, store: AsyncStore, tuning: Tuning, keeper: Keeper, said: Events) -> None:
         self.store = store
-        self.claims: Combiner[Claim, Claimed] = Combiner(store.claim, tuning, orphaned=orphaned(keeper))
-        self.settlements: Combiner[Settlement, Written] = Combiner(store.settle, tuning)
-        self.renewals: Combiner[Renewal, Written] = Combiner(store.renew, tuning)
+        self.said = said
+        self.claims: Combiner[Claim, Claimed] = Combiner(
+            store.claim, tuning, said.counting("claim"), orphaned=orphaned(keeper)
+        )
+        self.settlements: Combiner[Settlement, Written] = Combiner(store.settle, tuning, said.counting("settle"))
+        self.renewals: Combiner[Renewal, Written] = Combiner(store.renew, tuning, said.counting("renew"))
 
     def claim(self, command: Claim) -> Awaitable[Answer]:
         return self.claims(command)
@@ -60,8 +64,8 @@ class _Batched:
     def renew(self, command: Renewal) -> Awaitable[Answer]:
         return self.renewals(command)
 
-    def swap(self, command: Swap) -> Awaitable[Answer]:
-        return self.store.swap(command)
+    async def swap(self, command: Swap) -> Answer:
+        return swapped(self.said, command, await self.store.swap(command))
 
     def look(self, command: Look) -> Awaitable[Answer]:
         return self.store.get(command.id)
@@ -81,8 +85,8 @@ class AsyncEngine:
         self.closed = False
         self.keeper = Keeper(self._writer, self.said, self.waiting.told)
         # Where nothing waits, nothing is gained by a batch: the memory store is asked on the spot.
-        self._direct = Direct(self.store.sync) if isinstance(self.store, AsyncMemoryStore) else None
-        self._batched = _Batched(self.store, tuning, self.keeper)
+        self._direct = Direct(self.store.sync, self.said) if isinstance(self.store, AsyncMemoryStore) else None
+        self._batched = _Batched(self.store, tuning, self.keeper, self.said)
         self._opening: tuple[asyncio.AbstractEventLoop | None, asyncio.Lock] = (None, asyncio.Lock())
 
     def _writer(self) -> Writer:
@@ -98,13 +102,15 @@ class AsyncEngine:
         A `late` request, older than answers are kept, may find its answer and is never run as new. A claim that failed
         is given back and cannot be entered again: make a new one, with a new token.
         """
+        began = time.monotonic() if self.said.sinks else 0.0
         decision = await self._decide(claim, asked, terms, late=late)
         if wait_for is not None and isinstance(decision, InProgress):
             decision = await self._hold(
                 lambda: self._decide(claim, asked, terms, late=late), claim.id, decision, wait_for
             )
+            began = 0.0
         if self.said.sinks:
-            say(self.said, decision, claim.id)
+            say(self.said, decision, claim, began)
         return decision
 
     async def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
@@ -134,6 +140,7 @@ class AsyncEngine:
                 found = await decide()
         finally:
             self.waiting.leave()
+            self.said.say(events.LET_GO, id_, took_for=time.monotonic() - began)
         # The lease counts from when it was asked for, not from when the waiting began.
         return found._replace(waited_for=ms(asked_at - began)) if isinstance(found, Execute) else found
 
@@ -160,6 +167,7 @@ class AsyncEngine:
 
     async def settle(self, attempt: Attempt, settlement: Settlement) -> Written:
         """Record how an attempt ended. If the store cannot take it now it is owed, and StoreError says so."""
+        began = time.monotonic() if self.said.sinks else 0.0
         try:
             written = self._direct.settle(settlement) if self._direct is not None else await self._written(settlement)
         except BaseException as error:
@@ -173,7 +181,8 @@ class AsyncEngine:
             self.said.say(events.SETTLE_REFUSED, attempt.id)
         else:
             self.waiting.told(attempt.id)
-            self.said.say(ENDED[settlement.target], attempt.id)
+            if self.said.sinks:
+                say_settled(self.said, attempt, settlement, began)
         return written
 
     async def _written(self, settlement: Settlement) -> Written:

@@ -17,6 +17,7 @@ class Attempt:
     __slots__ = (
         "_told",
         "cap_for",
+        "entered",
         "id",
         "journal",
         "latched",
@@ -44,6 +45,8 @@ class Attempt:
         self.id = execute.id
         self.token = execute.token
         self.number = execute.attempt
+        # When the work began, where somebody wants to know how long it runs.
+        self.entered = 0.0
         self.started = started + execute.waited_for / 1000
         self.lease_for = lease_for
         self.cap_for = cap_for

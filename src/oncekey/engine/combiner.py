@@ -47,6 +47,7 @@ class Combiner(Generic[C, R]):
         self,
         send: Send[C, R],
         tuning: Tuning = DEFAULT,
+        counted: Callable[[int], None] | None = None,
         *,
         orphaned: Callable[[C, R], None] | None = None,
     ) -> None:
@@ -55,6 +56,7 @@ class Combiner(Generic[C, R]):
         self._limit = tuning.batch
         self._lanes = tuning.lanes
         self._orphaned = orphaned
+        self._counted = counted
         self.batches = 0
         self.items = 0
         self._reset(None)
@@ -149,6 +151,8 @@ class Combiner(Generic[C, R]):
         """Send a batch; whatever happens, nobody in it is left waiting."""
         self.batches += 1
         self.items += len(batch)
+        if self._counted is not None:
+            self._counted(len(batch))
         try:
             await self._exchange(batch)
         except BaseException as error:

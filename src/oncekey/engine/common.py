@@ -6,8 +6,9 @@ import inspect
 import time
 from typing import TYPE_CHECKING
 
-from oncekey.core.commands import Settlement, Won
+from oncekey.core.commands import Done, Settlement, Won
 from oncekey.core.decision import Decision, Execute, InProgress, Mismatch, Refused, Replay, Unknown
+from oncekey.core.keys import SHADOW
 from oncekey.core.record import IN_PROGRESS, State
 from oncekey.engine import events
 from oncekey.engine.keeper import Writer
@@ -18,8 +19,8 @@ from oncekey.stores.open import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncekey.core.commands import Claim, Claimed
-    from oncekey.core.record import Seen
+    from oncekey.core.commands import Claim, Claimed, Swap, Written
+    from oncekey.core.record import Record, Seen
     from oncekey.engine.attempt import Attempt
     from oncekey.engine.events import Events
     from oncekey.engine.keeper import Keeper
@@ -41,12 +42,39 @@ ENDED = {
 }
 
 
-def say(said: Events, decision: Decision, id_: bytes) -> None:
-    """One event per decision."""
+def say(said: Events, decision: Decision, claim: Claim, began: float = 0.0) -> None:
+    """One event per decision. Without a beginning nobody knows how long it took: it was held in between."""
+    label, took_for = claim.label, time.monotonic() - began if began else None
+    said.say(name_of(decision), claim.id, scope=label.scope, endpoint=label.endpoint, took_for=took_for)
+
+
+def say_settled(said: Events, attempt: Attempt, settlement: Settlement, began: float) -> None:
+    """One event per settlement, with how long the work ran before it."""
+    took_for, ran_for = time.monotonic() - began, began - attempt.entered if attempt.entered else None
+    said.say(ENDED[settlement.target], attempt.id, settlement.note, took_for=took_for, ran_for=ran_for)
+
+
+def name_of(decision: Decision) -> str:
+    """The event that a decision is."""
     if isinstance(decision, Execute):
-        said.say(events.CREATED if decision.attempt == 1 else events.RETRIED, id_)
-    else:
-        said.say(SAID[type(decision)], id_)
+        return events.CREATED if decision.attempt == 1 else events.RETRIED
+    return SAID[type(decision)]
+
+
+def swapped(said: Events, swap: Swap, written: Written) -> Written:
+    """Tell of a lease that a request found to be over, as a sweep does."""
+    if said.sinks and isinstance(written, Done) and swap.seen.state in IN_PROGRESS and swap.new.state in ENDED:
+        tell_lapsed(said, swap.new)
+    return written
+
+
+def tell_lapsed(said: Events, record: Record) -> None:
+    """Say that a lease has ended while its work was running, and what that means; not of a shadow's (http.shadow)."""
+    if record.label.endpoint.startswith(SHADOW):
+        return
+    where = events.More(scope=record.label.scope, endpoint=record.label.endpoint)
+    said.say(events.LAPSED, record.id, record.note, **where)
+    said.say(ENDED[record.state], record.id, record.note, **where)
 
 
 def release(claim: Claim) -> Settlement:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol, TypedDict, Unpack, cast
 
 from oncekey.core.keys import key_ref
 
@@ -12,14 +13,34 @@ log = logging.getLogger("oncekey")
 
 
 class Event(NamedTuple):
-    """Something that happened to one operation. `ref` is a digest, never the key."""
+    """Something that happened to one operation. `ref` and `scope` are digests, never a key nor a credential.
+
+    `took_for` is how long it took, in seconds: a decision, a settlement, a wait; `ran_for` how long the work before a
+    settlement ran; `size` how many there were, where one event tells of several.
+    """
 
     name: str
     ref: str = ""
     detail: str = ""
+    scope: str = ""
+    endpoint: str = ""
+    took_for: float | None = None
+    ran_for: float | None = None
+    size: int = 1
 
 
 Sink = Callable[[Event], None]
+
+
+class More(TypedDict, total=False):
+    """What an event may say beside its name, whom it is about, and a detail."""
+
+    scope: str
+    endpoint: str
+    took_for: float | None
+    ran_for: float | None
+    size: int
+
 
 CREATED = "created"
 REPLAYED = "replayed"
@@ -36,6 +57,9 @@ SETTLE_REFUSED = "settle_refused"
 SETTLE_OWED = "settle_owed"
 STORE_ERROR = "store_error"
 HELD = "held"
+LET_GO = "let_go"
+LAPSED = "lapsed"
+BATCH = "batch"
 PURGED = "purged"
 RESOLVED = "resolved"
 UNCLEAR = "unclear"
@@ -49,6 +73,16 @@ OUTBOX_LATER = "outbox_later"
 OUTBOX_PARKED = "outbox_parked"
 BROKER_DOWN = "broker_down"
 BROKER_LOST = "broker_lost"
+SHADOW_CREATED = "shadow_created"
+SHADOW_REPLAYED = "shadow_replayed"
+SHADOW_IN_PROGRESS = "shadow_in_progress"
+SHADOW_KEY_MISUSE = "shadow_key_misuse"
+SHADOW_UNKNOWN = "shadow_unknown"
+SHADOW_REFUSED = "shadow_refused"
+SHADOW_RETRIED = "shadow_retried"
+SHADOW_KEY_REFUSED = "shadow_key_refused"
+SHADOW_SKIPPED = "shadow_skipped"
+SHADOW_ERROR = "shadow_error"
 
 NAMES = (
     CREATED,
@@ -66,6 +100,9 @@ NAMES = (
     SETTLE_OWED,
     STORE_ERROR,
     HELD,
+    LET_GO,
+    LAPSED,
+    BATCH,
     PURGED,
     RESOLVED,
     UNCLEAR,
@@ -79,7 +116,25 @@ NAMES = (
     OUTBOX_PARKED,
     BROKER_DOWN,
     BROKER_LOST,
+    SHADOW_CREATED,
+    SHADOW_REPLAYED,
+    SHADOW_IN_PROGRESS,
+    SHADOW_KEY_MISUSE,
+    SHADOW_UNKNOWN,
+    SHADOW_REFUSED,
+    SHADOW_RETRIED,
+    SHADOW_KEY_REFUSED,
+    SHADOW_SKIPPED,
+    SHADOW_ERROR,
 )
+
+
+class Tracer(Protocol):
+    """A sink that follows requests: what happens inside of `during` is joined to the caller's trace."""
+
+    def during(self, name: str, headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
+        """While this request is served."""
+        ...
 
 
 class Events:
@@ -87,14 +142,20 @@ class Events:
 
     def __init__(self, sinks: tuple[Sink, ...] = ()) -> None:
         self.sinks = sinks
+        # The first sink that follows requests; one is enough, because it is given all of them.
+        self.tracer: Tracer | None = next((cast("Tracer", sink) for sink in sinks if hasattr(sink, "during")), None)
 
-    def say(self, name: str, id_: bytes = b"", detail: str = "") -> None:
+    def say(self, name: str, id_: bytes = b"", detail: str = "", **more: Unpack[More]) -> None:
         """Tell every sink. Costs next to nothing where nobody listens."""
         if not self.sinks:
             return
-        event = Event(name, key_ref(id_) if id_ else "", detail)
+        event = Event(name, key_ref(id_) if id_ else "", detail, **more)
         for sink in self.sinks:
             try:
                 sink(event)
             except Exception:  # a broken sink must not fail a payment
                 log.exception("an event sink failed on %s", name)
+
+    def counting(self, verb: str) -> Callable[[int], None] | None:
+        """Who is told how many commands each batch has; nobody where nobody listens."""
+        return (lambda size: self.say(BATCH, detail=verb, size=size)) if self.sinks else None

@@ -107,6 +107,8 @@ class Keeper:
     def keep(self, attempt: Attempt) -> None:
         """Renew this attempt's lease until it is dropped."""
         self._mine()
+        if self._said.sinks:
+            attempt.entered = time.monotonic()
         self._attempts[attempt.token] = attempt
         if attempt.lease_for / 6 < self._nap_for:
             # The nap under way may be longer than this lease.

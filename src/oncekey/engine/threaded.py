@@ -13,7 +13,6 @@ from oncekey.core.decision import Decision, Execute, InProgress
 from oncekey.core.policy import ms
 from oncekey.engine import events
 from oncekey.engine.common import (
-    ENDED,
     check_colour,
     check_not_released,
     clock_of,
@@ -22,6 +21,8 @@ from oncekey.engine.common import (
     pause,
     release,
     say,
+    say_settled,
+    swapped,
 )
 from oncekey.engine.drivers import drive
 from oncekey.engine.events import Events, Sink
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
 class Direct:
     """Single commands on a store where nothing waits."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, said: Events) -> None:
         self.store = store
+        self.said = said
 
     def claim(self, command: Claim) -> Claimed:
         return self.store.claim((command,))[0]
@@ -56,7 +58,7 @@ class Direct:
         return self.store.renew((command,))[0]
 
     def swap(self, command: Swap) -> Written:
-        return self.store.swap(command)
+        return swapped(self.said, command, self.store.swap(command))
 
     def look(self, command: Look) -> Seen | None:
         return self.store.get(command.id)
@@ -65,12 +67,15 @@ class Direct:
 class _Batched:
     """Single commands, sent with their neighbours."""
 
-    def __init__(self, store: Store, tuning: Tuning) -> None:
-        self.swap = store.swap
+    def __init__(self, store: Store, tuning: Tuning, said: Events) -> None:
         self.store = store
-        self.claim: ThreadCombiner[Claim, Claimed] = ThreadCombiner(store.claim, tuning)
-        self.settle: ThreadCombiner[Settlement, Written] = ThreadCombiner(store.settle, tuning)
-        self.renew: ThreadCombiner[Renewal, Written] = ThreadCombiner(store.renew, tuning)
+        self.said = said
+        self.claim: ThreadCombiner[Claim, Claimed] = ThreadCombiner(store.claim, tuning, said.counting("claim"))
+        self.settle: ThreadCombiner[Settlement, Written] = ThreadCombiner(store.settle, tuning, said.counting("settle"))
+        self.renew: ThreadCombiner[Renewal, Written] = ThreadCombiner(store.renew, tuning, said.counting("renew"))
+
+    def swap(self, command: Swap) -> Written:
+        return swapped(self.said, command, self.store.swap(command))
 
     def look(self, command: Look) -> Seen | None:
         return self.store.get(command.id)
@@ -87,7 +92,8 @@ class Engine:
         self.said = Events(sinks)
         self.waiting = Waiting(tuning.waiting)
         self.keeper = Keeper(self._writer, self.said, self.waiting.told)
-        self._performer = Direct(self.store) if isinstance(self.store, MemoryStore) else _Batched(self.store, tuning)
+        direct = isinstance(self.store, MemoryStore)
+        self._performer = Direct(self.store, self.said) if direct else _Batched(self.store, tuning, self.said)
         self._opening = threading.Lock()
 
     def _writer(self) -> Writer:
@@ -103,11 +109,13 @@ class Engine:
         A `late` request, older than answers are kept, may find its answer and is never run as new. A claim that failed
         is given back and cannot be entered again: make a new one, with a new token.
         """
+        began = time.monotonic() if self.said.sinks else 0.0
         decision = self._decide(claim, asked, terms, late=late)
         if wait_for is not None and isinstance(decision, InProgress):
             decision = self._hold(lambda: self._decide(claim, asked, terms, late=late), claim.id, decision, wait_for)
+            began = 0.0
         if self.said.sinks:
-            say(self.said, decision, claim.id)
+            say(self.said, decision, claim, began)
         return decision
 
     def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
@@ -134,6 +142,7 @@ class Engine:
                 found = decide()
         finally:
             self.waiting.leave()
+            self.said.say(events.LET_GO, id_, took_for=time.monotonic() - began)
         # The lease counts from when it was asked for, not from when the waiting began.
         return found._replace(waited_for=ms(asked_at - began)) if isinstance(found, Execute) else found
 
@@ -153,6 +162,7 @@ class Engine:
 
     def settle(self, attempt: Attempt, settlement: Settlement) -> Written:
         """Record how an attempt ended. If the store cannot take it now it is owed, and StoreError says so."""
+        began = time.monotonic() if self.said.sinks else 0.0
         try:
             written = self._performer.settle(settlement)
         except BaseException as error:
@@ -166,7 +176,8 @@ class Engine:
             self.said.say(events.SETTLE_REFUSED, attempt.id)
         else:
             self.waiting.told(attempt.id)
-            self.said.say(ENDED[settlement.target], attempt.id)
+            if self.said.sinks:
+                say_settled(self.said, attempt, settlement, began)
         return written
 
     def mark(self, attempt: Attempt, renewal: Renewal) -> None:

@@ -47,11 +47,17 @@ class _Slot(Generic[C, R]):
 class ThreadCombiner(Generic[C, R]):
     """Call it with one command from any thread; it goes out in a batch with its neighbours."""
 
-    def __init__(self, send: Callable[[Sequence[C]], list[R]], tuning: Tuning = DEFAULT) -> None:
+    def __init__(
+        self,
+        send: Callable[[Sequence[C]], list[R]],
+        tuning: Tuning = DEFAULT,
+        counted: Callable[[int], None] | None = None,
+    ) -> None:
         self._send = send
         self._lanes = tuning.lanes
         self._limit = tuning.batch
         self._store_for = tuning.store_for
+        self._counted = counted
         self.batches = 0
         self.items = 0
         self._reset()
@@ -130,6 +136,8 @@ class ThreadCombiner(Generic[C, R]):
             self.items += len(batch)
 
     def _deliver(self, batch: list[_Slot[C, R]]) -> None:
+        if self._counted is not None:
+            self._counted(len(batch))
         started = time.monotonic()
         try:
             answers = self._send([slot.command for slot in batch])

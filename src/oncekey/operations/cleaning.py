@@ -11,6 +11,8 @@ from oncekey.core.commands import Done, Page, Swap, Written
 from oncekey.core.flows import Terms, lapse
 from oncekey.core.policy import Policy, ms
 from oncekey.core.record import IN_PROGRESS, Record, Seen, State
+from oncekey.engine.common import tell_lapsed
+from oncekey.engine.events import PURGED, Events, Sink
 from oncekey.operations.looking import NOW, PAGE
 from oncekey.stores.contract import Store
 
@@ -114,17 +116,22 @@ def purge(
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda deleted: None,
     rest: Callable[[float], None] = time.sleep,
+    sinks: tuple[Sink, ...] = (),
 ) -> PurgeReport:
     """Sweep lapsed leases, then delete what has expired, batch by batch, with a rest after each.
 
     `stop` is asked between batches, and `progress` told how many are gone so far: each batch is whole or not at all.
+    `sinks` are told events.
     """
-    swept = sweep(store, stop=stop)
+    said = Events(sinks)
+    swept = sweep(store, stop=stop, told=lambda record: tell_lapsed(said, record))
     deleted, more = 0, True
     while more and (limit is None or deleted < limit) and not stop():
         began = time.monotonic()
         gone = store.purge(batch if limit is None else min(batch, limit - deleted))
         deleted, more = deleted + gone.deleted, gone.more
+        if gone.deleted:
+            said.say(PURGED, size=gone.deleted)
         progress(deleted)
         if more:
             rest(min(time.monotonic() - began, LONGEST_REST))

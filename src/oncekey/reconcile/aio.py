@@ -14,11 +14,12 @@ from typing import Any, Self, cast
 from oncekey.core.flows import Terms
 from oncekey.core.policy import ms
 from oncekey.core.record import Seen, State
+from oncekey.engine.common import tell_lapsed
 from oncekey.engine.events import Events, Sink
 from oncekey.errors import StoreError
 from oncekey.operations.cleaning import SweepReport, sweeping
 from oncekey.reconcile.findings import Finding
-from oncekey.reconcile.rounds import PAGE, TAKEN, Report, draw, failed, judged, log, pause, tell, tell_swept
+from oncekey.reconcile.rounds import PAGE, TAKEN, Report, draw, failed, judged, log, pause, tell
 from oncekey.reconcile.triage import Ending, Inquire, Rules, triage
 from oncekey.stores.contract import AsyncStore
 
@@ -58,7 +59,7 @@ class AsyncReconciler:
     async def _sweep(self) -> SweepReport:
         policy = self.rules.policy
         terms = Terms(ms(policy.keep_key_for or policy.keep_for), ms(policy.reconcile_after_for))
-        steps = sweeping(terms, self._stop.is_set, lambda record: tell_swept(self.said, record))
+        steps = sweeping(terms, self._stop.is_set, lambda record: tell_lapsed(self.said, record))
         answer: Any = None
         try:
             while True:

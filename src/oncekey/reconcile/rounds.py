@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from oncekey.core.keys import key_ref
-from oncekey.core.record import Record, State
 from oncekey.engine import events
 from oncekey.engine.events import Events
 from oncekey.operations.cleaning import SweepReport
@@ -78,13 +77,6 @@ def tell(said: Events, id_: bytes, ending: Ending) -> Ending:
     if ending in SAID:
         said.say(SAID[ending], id_, ending.value)
     return ending
-
-
-def tell_swept(said: Events, record: Record) -> None:
-    """Say that a lease has lapsed."""
-    said.say(
-        events.TURNED_UNKNOWN if record.state is State.UNKNOWN else events.FAILED_RETRYABLE, record.id, record.note
-    )
 
 
 def judged(inquiry: Inquiry, answer: Any) -> Finding:

@@ -13,11 +13,12 @@ from typing import Any, Self
 from oncekey.core.flows import Terms
 from oncekey.core.policy import ms
 from oncekey.core.record import Seen, State
+from oncekey.engine.common import tell_lapsed
 from oncekey.engine.events import Events, Sink
 from oncekey.errors import ConfigurationError, StoreError
 from oncekey.operations.cleaning import SweepReport, sweep
 from oncekey.reconcile.findings import Finding
-from oncekey.reconcile.rounds import PAGE, TAKEN, Report, draw, failed, judged, log, pause, tell, tell_swept
+from oncekey.reconcile.rounds import PAGE, TAKEN, Report, draw, failed, judged, log, pause, tell
 from oncekey.reconcile.triage import Ending, Inquire, Rules, triage
 from oncekey.stores.contract import Store
 
@@ -62,7 +63,7 @@ class Reconciler:
     def _sweep(self) -> SweepReport:
         policy = self.rules.policy
         terms = Terms(ms(policy.keep_key_for or policy.keep_for), ms(policy.reconcile_after_for))
-        swept = sweep(self.store, terms, stop=self._stop.is_set, told=lambda record: tell_swept(self.said, record))
+        swept = sweep(self.store, terms, stop=self._stop.is_set, told=lambda record: tell_lapsed(self.said, record))
         self._sweep_at = time.monotonic() + (self.rules.pace.sweep_for or 0)
         return swept
 

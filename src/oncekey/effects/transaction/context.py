@@ -96,7 +96,7 @@ class Transaction:
         self._exchange = exchange = self._request.exchange(house.gate)
         self._block = block = Block(house.records, exchange, self._given, awaited=awaited)
         decision = yield from block.enter(house.gate.policy.wait_for)
-        say(house.said, decision, exchange.claim.id)
+        say(house.said, decision, exchange.claim)
         self.ref = key_ref(exchange.claim.id)
         if isinstance(decision, Execute):
             self.attempt, self.replayed, self.value, self._outcome = decision.attempt, False, None, None
