@@ -19,6 +19,7 @@ from oncekey.core.journal import (
     Form,
     Journal,
     Step,
+    Trace,
     pack_journal,
     read_journal,
 )
@@ -31,11 +32,12 @@ CALLS = st.builds(Call, TEXTS, TEXTS, TEXTS, st.sampled_from(CallState), st.inte
 STEPS = st.builds(Step, TEXTS, st.binary(max_size=300), st.sampled_from(Form), st.binary(max_size=32))
 AUDITS = st.builds(Audit, TEXTS, TEXTS, st.integers(0, 2**48), st.sampled_from(State), st.sampled_from(State))
 ASKED = st.builds(Asked, st.integers(0, 70_000), st.integers(0, 2**48), TEXTS)
+TRACES = st.builds(Trace, st.binary(max_size=40))
 ANN = Audit("ann", "why", 1, State.UNKNOWN, State.COMPLETED)
 CHARGE = Call("psp.charge", "k" * 36, "POST https://psp.example/charges")
 
 
-@given(st.lists(CALLS | STEPS | AUDITS | ASKED, min_size=1, max_size=8))
+@given(st.lists(CALLS | STEPS | AUDITS | ASKED | TRACES, min_size=1, max_size=8))
 def test_every_journal_comes_back_as_it_was(entries: list) -> None:
     """Order, names in any language, states and results survive; it is read as an outcome of its own kind."""
     journal = Journal(tuple(entries))
@@ -54,6 +56,7 @@ def test_bytes_written_by_the_first_version_still_mean_the_same() -> None:
     assert given == b"\x13\x01\x06\x01\x05outer\x03a|b\x01d"
     assert pack_journal(Journal((ANN,))) == b"\x13\x01\x03\x05\x03" + bytes(7) + b"\x01\x03ann\x03why"
     assert pack_journal(Journal((Asked(3, 2, "no"),))) == b"\x13\x01\x04\x03" + bytes(7) + b"\x02\x02no"
+    assert pack_journal(Journal((Trace(b"abc"),))) == b"\x13\x01\x07\x03abc"
     assert sign(b"\x12x", [ANN]) == b"\x14\x15" + pack_journal(Journal((ANN,))) + b"\x12x"
 
 

@@ -73,7 +73,11 @@ class OnceKeyMiddleware:
         if kind == "http":
             # A second installation on the same path finds the first one's mark and steps aside.
             if "oncekey" not in scope and self.gate.covers(scope["method"], scope["path"]):
-                await self._guard(scope, receive, send)
+                if (tracer := self.engine.said.tracer) is None:
+                    await self._guard(scope, receive, send)
+                    return
+                with tracer.during(scope["headers"]):
+                    await self._guard(scope, receive, send)
                 return
         elif kind == "lifespan":
             await lifespan(self, scope, receive, send)

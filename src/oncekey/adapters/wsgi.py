@@ -74,7 +74,10 @@ class OnceKeyWSGI:
         if environ["REQUEST_METHOD"] in self.gate.methods and OPERATION not in environ:
             request = request_of(environ)
             if self.gate.covers(request.method, request.path):
-                return self._guard(request, environ, start_response)
+                if (tracer := self.engine.said.tracer) is None:
+                    return self._guard(request, environ, start_response)
+                with tracer.during(request.headers):
+                    return self._guard(request, environ, start_response)
         return self.app(environ, start_response)
 
     def check(self) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from oncekey.cli.outputs import Showing, Told
 from oncekey.cli.words import brief, coming, instant, size, visible
-from oncekey.core.journal import Asked, Audit, Call, Journal, Step
+from oncekey.core.journal import Asked, Audit, Call, Journal, Step, Trace
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Record, Seen, State
@@ -211,10 +211,12 @@ def _outcome(found: Kept | None) -> list[tuple[str, str]]:
     return [("outcome", f"{size(found.size)}, not readable here: {visible(found.problem)}")]
 
 
-def _entry(entry: Call | Step | Asked) -> tuple[str, str]:
+def _entry(entry: Call | Step | Asked | Trace) -> tuple[str, str]:
     match entry:
         case Step():
             return "step", f"{visible(entry.name)}: done, {size(len(entry.result))} kept"
+        case Trace():
+            return "trace", entry.trace_id
         case Asked():
             return "asked", f"{entry.tries} times; last heard: {visible(entry.said) or '-'}"
         case Call():

@@ -2,7 +2,7 @@
 
 It stands in the record where the outcome will stand, so whoever finds the record finds it: a later attempt skips the
 steps that are there, and a reconciler knows whom to ask, under which key. It survives everything but completion; the
-trail in it, who changed the record from outside and why, survives that too (core.outcome, 0x14).
+trail in it, who changed the record from outside and why, survives that too, and so does the trace (core.outcome, 0x14).
 
 The first byte is that of an outcome, 0x13; behind it how many entries there are, then they, in the order in which they
 began:
@@ -13,6 +13,7 @@ began:
     asked  0x04  tries, since, said
     call   0x05  as 0x01, then provider, reference
     step   0x06  as 0x02, then the digest of its arguments
+    trace  0x07  context
 
 `state`, `form`, `from` and `to` are one byte each, instants eight, `attempt` and `tries` are lengths and the rest are
 texts, as in core.pieces. The longer forms are written where the shorter ones would lose something. An entry that this
@@ -30,7 +31,7 @@ from oncekey.core.record import State
 from oncekey.errors import JournalFull, RecordUnreadable
 
 KIND = 0x13
-_CALL, _STEP, _AUDIT, _ASKED, _LONG_CALL, _LONG_STEP = 1, 2, 3, 4, 5, 6
+_CALL, _STEP, _AUDIT, _ASKED, _LONG_CALL, _LONG_STEP, _TRACE = 1, 2, 3, 4, 5, 6, 7
 # Each new entry writes the whole journal again: it is meant for references, not for documents.
 LARGEST = 64 << 10
 # The trail has room of its own: a handler's results must not keep an operator from signing.
@@ -105,7 +106,18 @@ class Asked(NamedTuple):
     said: str = ""
 
 
-Entry = Call | Step | Audit | Asked
+class Trace(NamedTuple):
+    """The request that made the latest attempt, as its trace names it; only where requests are traced (telemetry)."""
+
+    context: bytes
+
+    @property
+    def trace_id(self) -> str:
+        """What to look for where traces are kept."""
+        return self.context[:16].hex()
+
+
+Entry = Call | Step | Audit | Asked | Trace
 
 
 class Journal(NamedTuple):
@@ -127,6 +139,16 @@ class Journal(NamedTuple):
     def trail(self) -> tuple[Audit, ...]:
         """Who changed the record from outside, oldest first."""
         return tuple(entry for entry in self.entries if isinstance(entry, Audit))
+
+    @property
+    def trace(self) -> bytes:
+        """The request that made the latest attempt, in the words of its trace; nothing where it was not traced."""
+        return next((entry.context for entry in self.entries if isinstance(entry, Trace)), b"")
+
+    @property
+    def lasting(self) -> tuple[Audit | Trace, ...]:
+        """What is kept when the operation is completed."""
+        return tuple(entry for entry in self.entries if isinstance(entry, Audit | Trace))
 
     @property
     def asked(self) -> Asked | None:
@@ -151,6 +173,10 @@ class Journal(NamedTuple):
     def signed(self, audit: Audit) -> Journal:
         """With one more line in the trail."""
         return Journal((*self.entries, audit))
+
+    def traced(self, context: bytes) -> Journal:
+        """With the request that makes the next attempt, in the place of the one before."""
+        return Journal((*(entry for entry in self.entries if not isinstance(entry, Trace)), Trace(context)))
 
     def asking(self, asked: Asked | None) -> Journal:
         """With this in the place of what the reconciler knew; None: it begins anew."""
@@ -209,6 +235,8 @@ def _packed(entry: Entry) -> bytes:
             return head + text(_bytes(entry.by)) + text(_bytes(entry.why))
         case Asked():
             return bytes((_ASKED,)) + length(entry.tries) + _instant(entry.since) + text(_bytes(entry.said))
+        case Trace():
+            return bytes((_TRACE,)) + text(entry.context)
 
 
 def _instant(at: int) -> bytes:
@@ -290,6 +318,11 @@ def _read_asked(data: bytes, at: int) -> tuple[Asked, int]:
     return Asked(tries, since, said.decode("utf-8", "surrogatepass")), at
 
 
+def _read_trace(data: bytes, at: int) -> tuple[Trace, int]:
+    context, at = read_text(data, at)
+    return Trace(context), at
+
+
 def _read_instant(data: bytes, at: int) -> tuple[int, int]:
     end = at + _INSTANT
     if end > len(data):
@@ -304,6 +337,7 @@ READERS: dict[int, Callable[[bytes, int], tuple[Entry, int]]] = {
     _ASKED: _read_asked,
     _LONG_CALL: _read_long_call,
     _LONG_STEP: _read_long_step,
+    _TRACE: _read_trace,
 }
 
 __all__ = [
@@ -316,6 +350,7 @@ __all__ = [
     "Form",
     "Journal",
     "Step",
+    "Trace",
     "pack_journal",
     "read_journal",
 ]

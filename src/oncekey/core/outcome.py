@@ -7,7 +7,7 @@ never guessed. Headers keep their order, duplicates, and the spelling of their n
     tombstone   0x11  status, reason as UTF-8
     value       0x12  bytes
     journal     0x13  what an operation without an outcome has done so far: see core.journal
-    signed      0x14  length of a journal, a journal that is a trail alone, then any of the first three
+    signed      0x14  length of a journal, a journal that is a trail and a trace alone, then any of the first three
 
     status      one byte, class * 32 + the last two digits where those are below 32; else a zero and two bytes
     header      one byte: 0 a literal name and value, 1 a content-length that is the body's true one, otherwise a line
@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oncekey.core.journal import KIND as _JOURNAL
-from oncekey.core.journal import Audit, Journal, pack_journal, read_entries, read_journal
+from oncekey.core.journal import Audit, Journal, Trace, pack_journal, read_entries, read_journal
 from oncekey.core.pieces import SMALL, length, read_length, read_text, text
 from oncekey.errors import RecordUnreadable
 
@@ -152,16 +152,19 @@ def pack_value(data: bytes) -> bytes:
     return b"\x12" + data
 
 
-def sign(outcome: bytes, trail: Sequence[Audit]) -> bytes:
-    """An outcome that carries the trail of who changed its record from outside, and why."""
-    return b"\x14" + text(pack_journal(Journal(tuple(trail)))) + outcome if trail else outcome
+def sign(outcome: bytes, lasting: Sequence[Audit | Trace]) -> bytes:
+    """An outcome that carries the trail of who changed its record from outside, and why, and the trace of its run."""
+    return b"\x14" + text(pack_journal(Journal(tuple(lasting)))) + outcome if lasting else outcome
 
 
 def trail_of(data: bytes) -> tuple[Audit, ...]:
     """The trail that a journal or an outcome carries; empty if nobody has changed its record from outside."""
-    if data[:1] == b"\x13":
-        return read_journal(data).trail
-    return read_journal(_unsigned(data)[0]).trail
+    return carried_by(data).trail
+
+
+def carried_by(data: bytes) -> Journal:
+    """The journal that these bytes are, or what an outcome carries of it."""
+    return read_journal(data if data[:1] == b"\x13" else _unsigned(data)[0])
 
 
 def _unsigned(data: bytes) -> tuple[bytes, bytes]:

@@ -35,6 +35,9 @@ SAID: dict[type[Decision], str] = {
     Refused: events.REFUSED,
 }
 
+# One of these is told for each decision.
+DECISIONS = frozenset((events.CREATED, events.RETRIED, *SAID.values()))
+
 ENDED = {
     State.COMPLETED: events.COMPLETED,
     State.FAILED_RETRYABLE: events.FAILED_RETRYABLE,

@@ -7,7 +7,7 @@ call. That is one context variable for each operation that is run, and none for 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from oncekey.engine.attempt import Attempt
@@ -15,6 +15,22 @@ if TYPE_CHECKING:
     from oncekey.engine.operation import AsyncOperation, ThreadOperation
 
 OPERATION: ContextVar[ThreadOperation | AsyncOperation | None] = ContextVar("oncekey_operation", default=None)
+
+
+class Followed(Protocol):
+    """The request at hand, where a sink follows requests (telemetry). `here` names it to later ones."""
+
+    @property
+    def here(self) -> bytes:
+        """Its trace, span and flags: 16 bytes, 8 and one."""
+        ...
+
+    def link(self, earlier: bytes) -> None:
+        """Join it to the request that `earlier` names."""
+        ...
+
+
+TRACE: ContextVar[Followed | None] = ContextVar("oncekey_trace", default=None)
 # The call that this code makes, and the step that it is, with the attempt whose step that is.
 CALL: ContextVar[External | None] = ContextVar("oncekey_call", default=None)
 STEP: ContextVar[tuple[Attempt, str] | None] = ContextVar("oncekey_step", default=None)
@@ -26,4 +42,4 @@ def step_of(attempt: Attempt) -> str:
     return inside[1] if inside is not None and inside[0] is attempt else ""
 
 
-__all__ = ["CALL", "OPERATION", "STEP", "step_of"]
+__all__ = ["CALL", "OPERATION", "STEP", "TRACE", "Followed", "step_of"]

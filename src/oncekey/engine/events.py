@@ -132,8 +132,8 @@ NAMES = (
 class Tracer(Protocol):
     """A sink that follows requests: what happens inside of `during` is joined to the caller's trace."""
 
-    def during(self, name: str, headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
-        """While this request is served."""
+    def during(self, headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[object]:
+        """While the request with these headers is served."""
         ...
 
 

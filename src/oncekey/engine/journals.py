@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncekey.core.journal import EMPTY, Audit, Journal, pack_journal, read_journal
-from oncekey.core.outcome import trail_of
+from oncekey.core.journal import EMPTY, Audit, Journal, Trace, pack_journal, read_journal
+from oncekey.core.outcome import carried_by, trail_of
 from oncekey.core.record import State
+from oncekey.engine.current import TRACE
 
 if TYPE_CHECKING:
     from oncekey.core.record import Record
@@ -28,6 +29,21 @@ def read_sealed(id_: bytes, sealed: bytes, sealer: Sealer) -> Journal:
 def trail(record: Record, sealer: Sealer) -> tuple[Audit, ...]:
     """Who has changed this record from outside, and why; oldest first."""
     return trail_of(sealer.open(record.id, record.outcome)) if record.outcome else ()
+
+
+def lasting(record: Record, sealer: Sealer) -> tuple[Audit | Trace, ...]:
+    """What a record keeps when it is completed, or completed anew: its trail, and the trace of its latest attempt."""
+    return carried_by(sealer.open(record.id, record.outcome)).lasting if record.outcome else ()
+
+
+def followed(journal: Journal) -> Journal:
+    """The journal of an attempt that begins: with the request that makes it, where requests are traced."""
+    request = TRACE.get()
+    if request is None:
+        return journal
+    if journal.trace:
+        request.link(journal.trace)
+    return journal.traced(request.here)
 
 
 def sealed(id_: bytes, journal: Journal, sealer: Sealer) -> bytes:

@@ -8,10 +8,11 @@ from oncekey.core.commands import Settlement, Stale
 from oncekey.core.decision import Decision, Execute, Replay
 from oncekey.core.fingerprint import Fingerprint
 from oncekey.core.keys import key_ref
-from oncekey.core.outcome import Answer, pack, sign, tombstone, unpack
+from oncekey.core.outcome import Answer, carried_by, pack, sign, tombstone, unpack
 from oncekey.core.record import State
 from oncekey.engine import journals
 from oncekey.engine.attempt import Attempt
+from oncekey.engine.current import TRACE
 from oncekey.errors import Declined, LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
 from oncekey.http.answer import answer, declined, first_marks, refuse, replay
 from oncekey.http.capture import Ending, completed, kept_headers, settlement, settlement_without_answer
@@ -65,6 +66,9 @@ class Exchange:
     def replay(self, record: Record) -> Reply:
         """The stored answer, with the dialect's marker."""
         packed = self.gate.sealer.open(record.id, record.outcome)
+        request = TRACE.get()
+        if request is not None and (first := carried_by(packed).trace):
+            request.link(first)
         return replay(self.gate.dialect, unpack(packed), key=self.key, ref=key_ref(record.id))
 
     def refuse(self, error: OnceKeyError) -> Reply:
@@ -74,7 +78,7 @@ class Exchange:
     def attempt(self, decision: Execute, started: float) -> Attempt:
         """The attempt that a granted claim is. RecordUnreadable: what earlier ones have left cannot be read."""
         policy, gate = self.gate.policy, self.gate
-        journal = journals.read_sealed(decision.id, decision.journal, gate.sealer)
+        journal = journals.followed(journals.read_sealed(decision.id, decision.journal, gate.sealer))
         return Attempt(decision, started, policy.lease_for, policy.cap_for, self.claim.state, gate.guarantee, journal)
 
     def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
@@ -106,9 +110,9 @@ class Exchange:
         return self._settlement(settlement_without_answer(self.gate.policy, error, **_left(attempt)), attempt, b"")
 
     def _sealed(self, attempt: Attempt, packed: bytes) -> bytes:
-        """An outcome as the store gets it, with the trail of what was done to the operation from outside."""
+        """An outcome as the store gets it, with what lasts of the journal: what was done to it from outside."""
         if attempt.journal.entries:
-            packed = sign(packed, attempt.journal.trail)
+            packed = sign(packed, attempt.journal.lasting)
         return self.gate.sealer.seal(self.claim.id, packed)
 
     def _settlement(self, ending: Ending, attempt: Attempt, outcome: bytes) -> Settlement:

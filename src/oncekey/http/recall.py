@@ -11,6 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ AROUND = 1024
 class Entry:
     """One answer, to what request, and until when. The reply is made when it is first asked for."""
 
-    __slots__ = ("id", "kept", "parts", "reply", "size", "until")
+    __slots__ = ("id", "kept", "parts", "reply", "size", "trace", "until")
 
     def __init__(self, id_: bytes, parts: Parts, kept: Answer, until: float) -> None:
         self.id = id_
@@ -39,6 +40,9 @@ class Entry:
         self.until = until
         self.size = AROUND + len(parts.body) + len(kept.body)
         self.reply: Reply | None = None
+        # The request that ran the work, where requests are traced.
+        running = TRACE.get()
+        self.trace = running.here if running is not None else b""
 
 
 class Recall:
@@ -67,6 +71,8 @@ class Recall:
         if entry.reply is None:
             entry.reply = marked(self._dialect, entry.kept, key)
             entry.reply.replays = entry.id
+        if entry.trace and (replaying := TRACE.get()) is not None:
+            replaying.link(entry.trace)
         return entry.reply
 
     def keep(self, caller: str, key: str, id_: bytes, parts: Parts, kept: Answer) -> None:

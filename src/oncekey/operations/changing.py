@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncekey.core.commands import Done, Swap
-from oncekey.core.journal import Audit, Journal
+from oncekey.core.journal import Audit, Journal, Trace
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value, pack, pack_value, sign, tombstone
 from oncekey.core.policy import Policy, ms
 from oncekey.core.record import IN_PROGRESS, Record, Seen, State
 from oncekey.core.transitions import Aftermath, Facts, moved
-from oncekey.engine.journals import journal_of, sealed, trail
+from oncekey.engine.journals import journal_of, lasting, sealed, trail
 from oncekey.engine.sealing import Sealer
 from oncekey.errors import ConfigurationError, OnceKeyError
 from oncekey.stores.contract import Store
@@ -92,7 +92,7 @@ class Desk:
         """
         _check_override(seen, force=force)
         audit = _audit(seen, signature, State.COMPLETED)
-        signed = sign(packed(outcome), (*self._trail(seen.record), audit))
+        signed = sign(packed(outcome), (*self._lasting(seen.record), audit))
         after = Aftermath(None, ms(keep_for), _note(audit), self.sealer.seal(seen.record.id, signed))
         return self._move("override_completed", seen, audit, after)
 
@@ -124,16 +124,16 @@ class Desk:
             told(record.id, audit)
         return Change(record, new, now, written, self.rehearse)
 
-    def _trail(self, record: Record) -> tuple[Audit, ...]:
+    def _lasting(self, record: Record) -> tuple[Audit | Trace, ...]:
         try:
-            return trail(record, self.sealer)
+            return lasting(record, self.sealer)
         except OnceKeyError as trouble:
             raise _unsignable(record, trouble) from trouble
 
     def _journal(self, record: Record) -> Journal:
-        """What an unfinished record has done so far; of a finished one, the trail alone."""
+        """What an unfinished record has done so far; of a finished one, what lasts."""
         if record.state in (State.COMPLETED, State.EXPIRED):
-            return Journal(self._trail(record))
+            return Journal(self._lasting(record))
         try:
             return journal_of(record, self.sealer)
         except OnceKeyError as trouble:

@@ -116,7 +116,7 @@ class Case:
 
     def _landed(self, finding: Landed) -> Asks:
         audit = self._audit(finding.seen, State.COMPLETED)
-        outcome = sign(packed(finding.answer), (*self.journal.trail, audit))
+        outcome = sign(packed(finding.answer), (*self.journal.lasting, audit))
         policy = self.rules.policy
         keep_for = ms(policy.keep_key_for or policy.keep_for)
         due_for = ms(policy.keep_for) if policy.keep_key_for not in (None, policy.keep_for) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncekey.core.commands import Page
 from oncekey.core.record import Record, State
@@ -14,6 +14,9 @@ from oncekey.http.plain import Steps, plain_problem
 from oncekey.telemetry.counters import Counters
 from oncekey.telemetry.metrics import DEAD_LETTERS_SEEN, STORE_UP, UNKNOWN_AGE, UNKNOWN_SEEN, Metric
 from oncekey.telemetry.prometheus import CONTENT_TYPE, page
+
+if TYPE_CHECKING:
+    from oncekey.stores.contract import Store
 
 # Looked at in each scrape, by the queue's index: so many of the longest due, and so many of the dead letters.
 MOST = 100
@@ -34,8 +37,7 @@ class MetricsPage:
         try:
             gauges = yield from standing()
         except OnceKeyError as error:
-            log.warning("the store could not be looked at for the metrics: %s", error)
-            gauges = {STORE_UP: 0}
+            gauges = away(error)
         body = page(self.counters, gauges)
         head = [
             (b"content-type", CONTENT_TYPE),
@@ -59,6 +61,25 @@ def standing() -> Generator[Callable[[Any], Any], Any, dict[Metric, float]]:
         DEAD_LETTERS_SEEN: len(dead.records),
         STORE_UP: 1,
     }
+
+
+def look(store: Store) -> dict[Metric, float]:
+    """The same from a store for threads, on the spot; if it does not answer, that alone."""
+    steps = standing()
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(step(store))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    except OnceKeyError as error:
+        return away(error)
+
+
+def away(error: OnceKeyError) -> dict[Metric, float]:
+    """What is known of a store that does not answer."""
+    log.warning("the store could not be looked at for the metrics: %s", error)
+    return {STORE_UP: 0}
 
 
 def _age(record: Record, now: int) -> float:
