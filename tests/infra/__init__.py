@@ -13,6 +13,7 @@ from tests.infra.kafka import KafkaMock
 from tests.infra.nats import NatsServer
 from tests.infra.postgres import PostgresServer
 from tests.infra.process import EngineMissing, Server, ServerFailed
+from tests.infra.prometheus import PrometheusServer
 from tests.infra.rabbitmq import RabbitServer
 from tests.infra.redis import Redis62Server, RedisServer, ValkeyServer
 from tests.infra.sqs import SqsServer
@@ -22,6 +23,7 @@ __all__ = [
     "KafkaMock",
     "NatsServer",
     "PostgresServer",
+    "PrometheusServer",
     "RabbitServer",
     "Redis62Server",
     "RedisServer",
