@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oncekey.core.commands import Claim, Claimed, Purged, Settlement, Written
-from oncekey.core.record import State, replace
+from oncekey.core.commands import DONE, Claim, Claimed, Purged, Settlement, Written
+from oncekey.core.record import Record, State, replace
 from oncekey.stores.memory import MemoryStore
 
 
@@ -73,4 +73,14 @@ class Backwards(MemoryStore):
         return super().claim(sorted(many))
 
 
-WRONG = (Forgetful, Trusting, Greedy, Rewriting, Amnesiac, Backwards)
+class Bulldozing(MemoryStore):
+    """What comes from another store takes the place of what stands."""
+
+    def put(self, many: Sequence[Record]) -> list[Written]:
+        """Write whatever comes."""
+        for record in many:
+            self._put(record)
+        return [DONE] * len(many)
+
+
+WRONG = (Forgetful, Trusting, Greedy, Rewriting, Amnesiac, Backwards, Bulldozing)

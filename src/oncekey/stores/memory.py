@@ -94,6 +94,18 @@ class MemoryStore:
         with self._lock:
             return self._write(swap.id, _swapped, swap, self.clock())
 
+    def put(self, many: Sequence[Record]) -> list[Written]:
+        with self._lock:
+            now = self.clock()
+            return [self._put_new(record, now) for record in many]
+
+    def _put_new(self, record: Record, now: int) -> Written:
+        found = self._records.get(record.id)
+        if found is not None:
+            return Stale(Seen(found, now))
+        self._put(record)
+        return DONE
+
     def _write(self, id_: bytes, change: Callable[[Record, C, int], Record | None], command: C, now: int) -> Written:
         record = self._records.get(id_)
         if record is None:
@@ -249,6 +261,9 @@ class AsyncMemoryStore:
 
     async def swap(self, swap: Swap) -> Written:
         return self.sync.swap(swap)
+
+    async def put(self, many: Sequence[Record]) -> list[Written]:
+        return self.sync.put(many)
 
     async def get(self, id_: bytes) -> Seen | None:
         return self.sync.get(id_)

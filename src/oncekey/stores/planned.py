@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from oncekey.core.commands import Claim, Claimed, Page, Purged, Renewal, Settlement, Swap, Written
-from oncekey.core.record import Seen, State
+from oncekey.core.record import Record, Seen, State
 from oncekey.stores.contract import Finding, Listener, Wanted
 
 T = TypeVar("T")
@@ -27,6 +27,7 @@ class Plan(Protocol):
     def settle(self, many: Sequence[Settlement]) -> Steps[list[Written]]: ...
     def renew(self, many: Sequence[Renewal]) -> Steps[list[Written]]: ...
     def swap(self, swap: Swap) -> Steps[Written]: ...
+    def put(self, many: Sequence[Record]) -> Steps[list[Written]]: ...
     def get(self, id_: bytes) -> Steps[Seen | None]: ...
     def watch(self, id_: bytes) -> Steps[Seen | None]: ...
     def scan(self, wanted: Wanted, after: str | None, limit: int) -> Steps[Page]: ...
@@ -71,6 +72,9 @@ class PlannedStore:
 
     def swap(self, swap: Swap) -> Written:
         return self.wire.run(self.plan.swap(swap))
+
+    def put(self, many: Sequence[Record]) -> list[Written]:
+        return self.wire.run(self.plan.put(many))
 
     def get(self, id_: bytes) -> Seen | None:
         return self.wire.run(self.plan.get(id_))
@@ -127,6 +131,9 @@ class AsyncPlannedStore:
 
     async def swap(self, swap: Swap) -> Written:
         return await self.wire.run(self.plan.swap(swap))
+
+    async def put(self, many: Sequence[Record]) -> list[Written]:
+        return await self.wire.run(self.plan.put(many))
 
     async def get(self, id_: bytes) -> Seen | None:
         return await self.wire.run(self.plan.get(id_))

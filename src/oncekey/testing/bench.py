@@ -84,6 +84,9 @@ class Driven:
     def swap(self, swap: Swap) -> Written:
         return self.thread.wait_for(self.store.swap(swap))
 
+    def put(self, many: Sequence[Record]) -> list[Written]:
+        return self.thread.wait_for(self.store.put(many))
+
     def get(self, id_: bytes) -> Seen | None:
         return self.thread.wait_for(self.store.get(id_))
 

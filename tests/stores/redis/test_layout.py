@@ -14,7 +14,7 @@ from oncekey.core.record import NO_LABEL, Guarantee, Label, Record, State, repla
 from oncekey.core.transitions import settled
 from oncekey.errors import RecordForged, RecordUnreadable, StoreError
 from oncekey.stores.contract import Store
-from oncekey.stores.redis import layout
+from oncekey.stores.redis import layout, open_sync
 from tests.stores.redis.stand import HOUR, record, settlement, won
 
 INSTANTS = st.integers(1, 2**47)
@@ -90,6 +90,19 @@ def test_a_cut_open_record_is_damaged(cut: int) -> None:
     one = Record(bytes(20), State.EXECUTING, 1, b"t" * 16, b"f" * 33)
     with pytest.raises(RecordUnreadable, match="damaged"):
         layout.decode(one.id, on_card(one)[:-cut])
+
+
+@pytest.mark.parametrize("note", ["", "grüße"])
+@pytest.mark.parametrize("due_for", [None, HOUR])
+@pytest.mark.parametrize("scope", ["", "95df77a02373"])
+def test_scopes_are_kept_on_request(redis_url: str, scope: str, due_for: int | None, note: str) -> None:
+    """With scopes=keep a completed record remembers whose it is, whatever else it has; key and endpoint still go."""
+    store = open_sync(f"{redis_url}?scopes=keep", store_for=10.0)
+    claim = won(store, label=Label(scope, "POST /x", "k"))
+    store.settle([settlement(claim, outcome=b"\x00answer", due_for=due_for, note=note)])
+    after = record(store, claim.id)
+    store.close()
+    assert (after.label, after.note, after.outcome) == (Label(scope), note, b"\x00answer")
 
 
 @pytest.mark.parametrize("target", [State.COMPLETED, State.FAILED_RETRYABLE, State.UNKNOWN])

@@ -185,6 +185,21 @@ class PostgresPlan:
             yield [self._confirm([(seen.id, new.token)])]
         return Stale(found)
 
+    def put(self, many: Sequence[Record]) -> Steps[list[Written]]:
+        """Write what is not there and look at the rest, as `claim` does."""
+        pending = {record.id: record for record in sorted(many, key=lambda record: record.id)}
+        found: dict[bytes, Written] = {}
+        for _ in range(ROUNDS):
+            if not pending:
+                break
+            look = self._look(list(pending))
+            put, rows = yield [self._ask("put", *_arrays(list(pending.values()))), look]
+            found |= {id_: Stale(seen) for id_, seen in seen_by_id(rows).items()} | {id_: DONE for (id_,) in put}
+            pending = {id_: record for id_, record in pending.items() if id_ not in found}
+        if pending:
+            raise StoreUnavailable("a record came and went while it was written; try again")
+        return [found[record.id] for record in many]
+
     def get(self, id_: bytes) -> Steps[Seen | None]:
         """Read one record."""
         (rows,) = yield [self._look([id_])]
@@ -328,6 +343,27 @@ def _columns(new: Record) -> tuple[bytes | None, ...]:
         *map(text, new.label),
         text(new.note),
         new.outcome,
+    )
+
+
+def _arrays(records: Sequence[Record]) -> tuple[bytes, ...]:
+    """Whole records, column by column, as the statement `put` takes them."""
+    return (
+        blobs([r.id for r in records]),
+        smalls([r.state for r in records]),
+        longs([r.version for r in records]),
+        blobs_or_none([r.token or None for r in records]),
+        blobs([r.fingerprint for r in records]),
+        smalls([r.guarantee for r in records]),
+        longs([r.attempts for r in records]),
+        longs([r.claimed_at for r in records]),
+        longs([r.lease_until for r in records]),
+        longs([r.due_at for r in records]),
+        longs([r.expires_at for r in records]),
+        flags([r.waited for r in records]),
+        *(blobs([text(r.label[part]) for r in records]) for part in range(3)),
+        blobs([text(r.note) for r in records]),
+        blobs([r.outcome for r in records]),
     )
 
 

@@ -82,6 +82,16 @@ WITH old AS (
 SELECT id, CASE WHEN waited THEN pg_notify($21::text, encode(id, 'hex')) END FROM new
 
 
+-- name: put
+-- Write records whole where none stands, as they come from another store; who was written is returned.
+INSERT INTO {table} (format, id, state, version, token, fingerprint, guarantee, attempts, claimed_at, lease_until, due_at,
+    expires_at, waited, scope, endpoint, key, note, outcome)
+SELECT {format}, a.* FROM unnest($1::bytea[], $2::int2[], $3::int8[], $4::bytea[], $5::bytea[], $6::int2[], $7::int8[], $8::int8[],
+    $9::int8[], $10::int8[], $11::int8[], $12::bool[], $13::bytea[], $14::bytea[], $15::bytea[], $16::bytea[], $17::bytea[]) AS a
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+
+
 -- name: watch (prepared)
 -- Note on a record in progress that somebody waits for it.
 UPDATE {table} SET waited = true WHERE id = $1::bytea AND state IN ({in_progress}) AND NOT waited

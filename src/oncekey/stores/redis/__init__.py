@@ -15,10 +15,10 @@ from oncekey.stores.redis.wire_async import AsyncRedisWire
 def open_sync(url: str, *, store_for: float) -> PlannedStore:
     """The store for threads. Nothing is contacted before the first verb."""
     address = parse(url, store_for)
-    return PlannedStore(url, RedisPlan(address.prefix), RedisWire(address, store_for))
+    return PlannedStore(url, RedisPlan(address.prefix, scopes=address.scopes), RedisWire(address, store_for))
 
 
 def open_async(url: str, *, store_for: float) -> AsyncPlannedStore:
     """The store for asyncio. Nothing is contacted before the first verb."""
     address = parse(url, store_for)
-    return AsyncPlannedStore(url, RedisPlan(address.prefix), AsyncRedisWire(address, store_for))
+    return AsyncPlannedStore(url, RedisPlan(address.prefix, scopes=address.scopes), AsyncRedisWire(address, store_for))

@@ -15,7 +15,8 @@ PORT = 6379
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _BOOLEANS = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
-OPTIONS = ("prefix", "connections")
+OPTIONS = ("prefix", "connections", "scopes")
+SCOPES = ("forget", "keep")
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 _CERT_REQS = ("required", "optional", "none")
 
@@ -28,6 +29,7 @@ class Address(NamedTuple):
     arguments: dict[str, Any]
     prefix: str
     connections: int
+    scopes: bool = False
 
 
 def parse(url: str, store_for: float) -> Address:
@@ -53,7 +55,11 @@ def parse(url: str, store_for: float) -> Address:
             "prefix= in the store address holds 1 to 64 letters, digits, dots, hyphens and underscores: "
             "write prefix=shop, for example"
         )
-    return Address(f"{host}:{port}", tls, arguments, prefix, _connections(options.get("connections")))
+    scopes = options.get("scopes", SCOPES[0])
+    if scopes not in SCOPES:
+        raise ConfigurationError("scopes= in the store address is forget (the default) or keep: write scopes=keep")
+    connections = _connections(options.get("connections"))
+    return Address(f"{host}:{port}", tls, arguments, prefix, connections, scopes == "keep")
 
 
 def _options(query: str, *, tls: bool) -> dict[str, str]:

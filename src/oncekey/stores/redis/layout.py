@@ -16,7 +16,8 @@ it by itself, so that `expires_at` needs no bytes:
 then, where a flag says so, due (6), attempts (2), length of the note (2), lengths of scope, endpoint and key (2 each);
 then fingerprint, note, scope, endpoint, key; the rest is the outcome. Flags: 1 and 2 guarantee, 4 waited, 8 due,
 16 attempts other than one, 32 note, 64 label, 128 version and length take 4 and 2 bytes instead of 1 and 1. A record
-that its owner completes forgets its label and when it was claimed.
+that its owner completes forgets its label and when it was claimed; with `scopes=keep` in the address it keeps of its
+label the scope.
 """
 
 from __future__ import annotations

@@ -74,12 +74,23 @@ def place(record: Record) -> Place:
 
 def swapping(keys: Keys, swap: Swap) -> Command:
     """The command for a swap."""
-    number, score = place(swap.new)
-    # What is open must never be deleted by the server, whatever its record says.
-    expires_at = (swap.new.expires_at or 0) if swap.new.state in FINAL else 0
     seen: list[Argument] = [swap.seen.version, layout.whole_token(swap.seen.token), swap.seen.expires_at or 0]
-    what: list[Argument] = [keys.channel, *seen, layout.encode(swap.new), expires_at, number, score]
+    what: list[Argument] = [keys.channel, *seen, *_lying(swap.new)]
     return call(commands.SWAP, [*keys.sets, keys.record + swap.id], what)
+
+
+def putting(keys: Keys, many: Sequence[Record]) -> Command:
+    """The command to write records where none stands."""
+    what = [word for record in many for word in _lying(record)]
+    return call(commands.PUT, [*keys.sets, *[keys.record + record.id for record in many]], what)
+
+
+def _lying(record: Record) -> list[Argument]:
+    """Its bytes, when the server deletes it, its set and its score there."""
+    number, score = place(record)
+    # What is open must never be deleted by the server, whatever its record says.
+    expires_at = (record.expires_at or 0) if record.state in FINAL else 0
+    return [layout.encode(record), expires_at, number, score]
 
 
 def forgetting(keys: Keys, set_: int, records: Sequence[bytes]) -> Command:

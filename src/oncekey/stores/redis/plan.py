@@ -23,7 +23,7 @@ from oncekey.core.commands import (
     Won,
     Written,
 )
-from oncekey.core.record import Seen
+from oncekey.core.record import Record, Seen
 from oncekey.core.transitions import SETTLING
 from oncekey.stores.contract import Finding, Wanted
 from oncekey.stores.redis import commands, layout, listing, server
@@ -39,10 +39,11 @@ ROWS = bytes(state for row in SETTLING for state in row)
 
 
 class RedisPlan:
-    """Commands for one prefix."""
+    """Commands for one prefix. `scopes`: completed records remember whose they are."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, scopes: bool = False) -> None:
         self.keys = listing.Keys(prefix)
+        self.scopes = scopes
 
     def claim(self, many: Sequence[Claim]) -> Steps[list[Claimed]]:
         record = self.keys.record
@@ -57,7 +58,12 @@ class RedisPlan:
     def settle(self, many: Sequence[Settlement]) -> Steps[list[Written]]:
         record = self.keys.record
         names = [*self.keys.sets, *[record + settlement.id for settlement in many]]
-        what: list[Argument] = [self.keys.channel, ROWS, *[layout.encode_settlement(each) for each in many]]
+        what: list[Argument] = [
+            self.keys.channel,
+            ROWS,
+            int(self.scopes),
+            *[layout.encode_settlement(each) for each in many],
+        ]
         [reply] = yield [call(commands.SETTLE, names, what)]
         return _written(many, reply)
 
@@ -71,6 +77,10 @@ class RedisPlan:
         [reply] = yield [listing.swapping(self.keys, swap)]
         [answer] = _written([swap], reply)
         return answer
+
+    def put(self, many: Sequence[Record]) -> Steps[list[Written]]:
+        [reply] = yield [listing.putting(self.keys, many)]
+        return _written(many, reply)
 
     def get(self, id_: bytes) -> Steps[Seen | None]:
         [reply] = yield [call(commands.LOOK, [self.keys.record + id_], [])]
@@ -109,7 +119,7 @@ class RedisPlan:
         return server.findings(server.read(info), dict(zip(known[::2], known[1::2], strict=True)))
 
 
-def _written(many: Sequence[Settlement | Renewal | Swap], reply: Any) -> list[Written]:
+def _written(many: Sequence[Settlement | Renewal | Swap | Record], reply: Any) -> list[Written]:
     now, *answers = sound(reply)
     return [
         DONE

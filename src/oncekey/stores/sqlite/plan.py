@@ -195,6 +195,13 @@ class SqlitePlan:
             yield Tell([swap.id])
         return DONE
 
+    def put(self, many: Sequence[Record]) -> Steps[list[Written]]:
+        """One insertion, which names the records that it wrote."""
+        now = yield Phase.WRITE
+        put = {id_ for (id_,) in (yield from _rows("put", [(*_replaced(record), record.id) for record in many]))}
+        stands = yield from _find(record.id for record in many if record.id not in put)
+        return [DONE if record.id in put else _stale(stands.get(record.id), now) for record in many]
+
     def get(self, id_: bytes) -> Steps[Seen | None]:
         """One indexed look."""
         now = yield Phase.READ

@@ -52,6 +52,14 @@ SET state = ?, waited = ?, guarantee = ?, attempts = ?, version = ?, token = ?, 
     lease_until = ?, due_at = ?, expires_at = ?, scope = ?, endpoint = ?, key = ?, note = ?, outcome = ?
 WHERE id = ? AND version = ? AND token = ? AND expires_at IS ? AND format = 1
 
+-- name: put
+-- Write records whole where none stands, as they come from another store.
+INSERT INTO oncekey_record (state, waited, guarantee, attempts, version, token, fingerprint, claimed_at, lease_until, due_at,
+    expires_at, scope, endpoint, key, note, outcome, id, format)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1), ...
+ON CONFLICT (id) DO NOTHING
+RETURNING id
+
 -- name: watch
 -- Mark that somebody waits for a record in progress.
 UPDATE oncekey_record SET waited = 1 WHERE id = ? AND state IN (1, 2) AND format = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from oncekey.core.commands import Claim, Claimed, Page, Purged, Renewal, Settlement, Stale, Swap, Written
-from oncekey.core.record import Seen, State
+from oncekey.core.record import Record, Seen, State
 from oncekey.errors import ConfigurationError, StoreUnavailable
 from oncekey.stores import sqlite
 from oncekey.stores.contract import AsyncStore, Finding, Listener, Store
@@ -132,6 +132,9 @@ class Crashing:
     def swap(self, swap: Swap) -> Written:
         return self._ask("swap", lambda: self.inner.swap(swap))
 
+    def put(self, many: Sequence[Record]) -> list[Written]:
+        return self.inner.put(many)
+
     def get(self, id_: bytes) -> Seen | None:
         return self._ask("get", lambda: self.inner.get(id_))
 
@@ -200,6 +203,9 @@ class AsyncCrashing:
 
     async def swap(self, swap: Swap) -> Written:
         return await self._ask("swap", lambda: self.inner.swap(swap))
+
+    async def put(self, many: Sequence[Record]) -> list[Written]:
+        return await self.inner.put(many)
 
     async def get(self, id_: bytes) -> Seen | None:
         return await self._ask("get", lambda: self.inner.get(id_))

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from oncekey.testing.scenarios import claiming, contention, journals, leases, listing, retention, settling, swapping
+from oncekey.testing.scenarios import (
+    claiming,
+    contention,
+    journals,
+    leases,
+    listing,
+    moving,
+    retention,
+    settling,
+    swapping,
+)
 from oncekey.testing.scenarios.registry import SCENARIOS, Scenario
 
-ROOMS = (claiming, leases, journals, settling, swapping, retention, listing, contention)
+ROOMS = (claiming, leases, journals, settling, swapping, retention, listing, moving, contention)
 
 __all__ = ["ROOMS", "SCENARIOS", "Scenario"]

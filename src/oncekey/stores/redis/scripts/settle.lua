@@ -1,8 +1,8 @@
 -- settle: record how each attempt ended, if its token still stands there and the table has a row for it.
 -- KEYS: the sets of records in progress, unknown, failed, and of answers with an end, then a key for each settlement.
--- ARGV: the channel, the rows as pairs of state bytes, then for each settlement token, target, how long to keep, when due, note, outcome.
+-- ARGV: the channel, the rows as pairs of state bytes, whether completed records remember their scope (1), then for each settlement token, target, how long to keep, when due, note, outcome.
 -- Answers: now, then for each settlement DONE, a card, or nothing where no record is.
-local channel, rows = ARGV[1], ARGV[2]
+local channel, rows, scopes = ARGV[1], ARGV[2], ARGV[3] == '1'
 local COMPLETED, UNKNOWN = 3, 5
 local NEVER, NO_TIME, NO_TOKEN = 281474976710655, '\0\0\0\0\0\0', string.rep('\0', 16)
 
@@ -18,9 +18,9 @@ end
 -- A completed record is kept for long and in great numbers: only what repeats need, in as few bytes as can be.
 local function completed(old, due_at, note, outcome)
   local version, attempts = unpack('>I4', old, 3) + 1, sub(old, 21, 22)
-  local size = unpack('>I2', old, 55)
+  local size, long = unpack('>I2I2', old, 55)
   local flags = byte(old, 20) + 4 * byte(old, 19)
-  local options = ''
+  local options, scope = '', ''
   if due_at > 0 then
     flags, options = flags + 8, pack('>I6', due_at)
   end
@@ -30,6 +30,10 @@ local function completed(old, due_at, note, outcome)
   if note ~= '' then
     flags, options = flags + 32, options .. pack('>I2', #note)
   end
+  if scopes and long > 0 then
+    scope = sub(old, 69 + size, 68 + size + long)
+    flags, options = flags + 64, options .. pack('>I2I2I2', long, 0, 0)
+  end
   local counts
   if version > 255 or size > 255 then
     flags, counts = flags + 128, pack('>I4I2', version, size)
@@ -37,7 +41,7 @@ local function completed(old, due_at, note, outcome)
     counts = string.char(version, size)
   end
   return string.char(SMALL, flags) .. sub(old, 23, 26) .. sub(old, 39, 46) .. counts .. options
-    .. sub(old, 69, 68 + size) .. note .. outcome
+    .. sub(old, 69, 68 + size) .. note .. scope .. outcome
 end
 
 -- Without an outcome of its own an end that is none keeps what stands there: the journal.
@@ -94,7 +98,7 @@ local answers = {now}
 for i = 5, #KEYS do
   local found = pcall('GET', KEYS[i])
   if found and not found.err then
-    found = write(KEYS[i], found, ARGV[i - 2])
+    found = write(KEYS[i], found, ARGV[i - 1])
   end
   answers[i - 3] = found
 end
