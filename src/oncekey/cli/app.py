@@ -51,6 +51,7 @@ def guarded(words: list[str]) -> Exit:
             listen_to_logs(remarks)
             return _reconcile(given)
         remarks.url = given.store = given.store or os.environ.get(STORE, "")
+        remarks.to = given.to if given.command == "copy" else ""
         listen_to_logs(remarks)
         if given.command in {"relay", "outbox"}:
             return _outbox(given)

@@ -24,7 +24,7 @@ def resolve(store: Store, given: Given, out: Output) -> Exit:
     """Settle one operation by hand."""
     desk = Desk(store, ring(), given.dry_run)
     answer = operations.read_answer(_text(given.completed)) if given.completed else None
-    seen, signature = named(store, given), _signature(given)
+    seen, signature = named(store, given), signature_of(given)
     if answer is not None:
         change = desk.complete(seen, answer, signature, keep_for=given.keep_for, force=given.force)
     else:
@@ -35,7 +35,7 @@ def resolve(store: Store, given: Given, out: Output) -> Exit:
 
 def retry(store: Store, given: Given, out: Output) -> Exit:
     """Have one unknown outcome, or all dead letters, asked about again."""
-    desk, signature = Desk(store, ring(), given.dry_run), _signature(given)
+    desk, signature = Desk(store, ring(), given.dry_run), signature_of(given)
     moved_on = False
     for seen in _dead(store) if given.all else (named(store, given),):
         change = desk.ask_again(seen, signature)
@@ -60,7 +60,8 @@ def dead_letters(store: Store, given: Given, out: Output) -> Exit:
     return Exit.OK
 
 
-def _signature(given: Given) -> Signature:
+def signature_of(given: Given) -> Signature:
+    """Who changes something, and why."""
     try:
         by = given.by or getpass.getuser()
     except (KeyError, OSError) as nameless:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 
 from oncekey import operations
-from oncekey.cli import changes
+from oncekey.cli import changes, copying, erasing
 from oncekey.cli.exits import Exit
 from oncekey.cli.naming import named, ring
 from oncekey.cli.outputs import Output, Showing
+from oncekey.cli.stopping import stoppable
 from oncekey.errors import MissingExtra
 from oncekey.stores.contract import Store
 
@@ -43,32 +40,11 @@ def migrate(store: Store, given: Given, out: Output) -> Exit:
 
 def purge(store: Store, given: Given, out: Output) -> Exit:
     """Sweep, then delete what has expired."""
-    with _stoppable() as stopped:
-        with out.purging(given.limit) as told:
+    with stoppable() as stopped:
+        with out.progress("purging", given.limit) as told:
             report = operations.purge(store, limit=given.limit, stop=stopped, progress=told)
         out.purged(report)
     return Exit.INTERRUPTED if report.stopped else Exit.OK
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """While this lasts, the first Ctrl-C or SIGTERM asks to stop after the batch; the second ends at once."""
-    asked = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def stats(store: Store, given: Given, out: Output) -> Exit:
@@ -117,6 +93,10 @@ COMMANDS: dict[str, Command] = {
     "resolve": changes.resolve,
     "retry": changes.retry,
     "dead-letters": changes.dead_letters,
+    "erase": erasing.erase,
+    "copy": copying.copy,
+    "export": copying.export,
+    "import": copying.import_,
     "purge": purge,
     "stats": stats,
     "doctor": doctor,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from oncekey.cli import options_client, options_outbox
+from oncekey.cli import options_client, options_moving, options_outbox
 from oncekey.cli.exits import MEANINGS
 from oncekey.operations import CHOICES, KEEP_FOR
 from oncekey.reconcile.pace import Pace
@@ -16,6 +16,8 @@ from oncekey.reconcile.pace import Pace
 STORE_FOR = 10.0
 TRIES, AT_ONCE = Pace().tries, Pace().at_once
 PORTS = range(65_536)
+# How commands that name one operation are told to take many.
+MANY = {"retry": ("--all",), "erase": ("--scope", "--digest")}
 
 
 class UsageError(Exception):
@@ -32,11 +34,10 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     """The whole command line."""
-    epilog = "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
     top = Parser(
         prog="oncekey",
         description="Look at, clean up and check a store of idempotency records.",
-        epilog=epilog,
+        epilog=_exit_codes(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -47,7 +48,7 @@ def parser() -> Parser:
     _globals(shared, first=False)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    def command(name: str, help_: str, fill: Callable[[Parser], None]) -> None:
+    def command(name: str, help_: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
         made = commands.add_parser(
             name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.", parents=[shared], allow_abbrev=False
         )
@@ -60,6 +61,7 @@ def parser() -> Parser:
     command("resolve", "settle an operation by hand, signed with a reason", _resolve)
     command("retry", "have unknown outcomes asked about again", _retry)
     command("dead-letters", "list unknown outcomes that nobody asks about any more", _dead_letters)
+    options_moving.fill(command, _named, _signed)
     command("reconcile", "ask an application's resolvers about unknown outcomes, until SIGTERM", _reconcile)
     command("purge", "sweep lapsed leases and delete what has expired", _purge)
     command("stats", "count operations by state", lambda made: None)
@@ -72,6 +74,10 @@ def parser() -> Parser:
     command("outbox", "look after an outbox", lambda made: options_outbox.fill_outbox(made, shared, _count))
     command("doctor", "check the store, its settings and this machine", _doctor)
     return top
+
+
+def _exit_codes() -> str:
+    return "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
 
 
 def _globals(made: Parser, *, first: bool) -> None:
@@ -92,17 +98,17 @@ def _globals(made: Parser, *, first: bool) -> None:
     )
 
 
-def _demo(made: Parser) -> None:
+def _demo(made: argparse.ArgumentParser) -> None:
     made.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     made.add_argument("--port", metavar="N", type=_port, default=8000, help="on which port (default 8000)")
     made.add_argument("--workers", metavar="N", type=_count, help="how many processes (default 2)")
 
 
-def _migrate(made: Parser) -> None:
+def _migrate(made: argparse.ArgumentParser) -> None:
     made.add_argument("--dry-run", action="store_true", help="change nothing; exit 1 if there is something to do")
 
 
-def _ls(made: Parser) -> None:
+def _ls(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--state",
         choices=sorted(CHOICES),
@@ -113,7 +119,7 @@ def _ls(made: Parser) -> None:
     _paged(made)
 
 
-def _named(made: Parser) -> None:
+def _named(made: argparse.ArgumentParser) -> None:
     """How one operation is named."""
     made.add_argument(
         "id", nargs="?", metavar="ID", help="an id, its beginning of at least 6 digits, or the ok_... of a log"
@@ -130,20 +136,20 @@ def _named(made: Parser) -> None:
     )
 
 
-def _signed(made: Parser) -> None:
+def _signed(made: argparse.ArgumentParser) -> None:
     """Who changes something, and why."""
     made.add_argument("--reason", metavar="TEXT", required=True, help="why; kept in the record")
     made.add_argument("--by", metavar="NAME", help="who; your login name if not given")
     made.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be changed")
 
 
-def _show(made: Parser) -> None:
+def _show(made: argparse.ArgumentParser) -> None:
     _named(made)
     made.add_argument("--body", action="store_true", help="show the body of the kept answer")
     made.add_argument("--keys", action="store_true", help="show the client's key as well")
 
 
-def _resolve(made: Parser) -> None:
+def _resolve(made: argparse.ArgumentParser) -> None:
     _named(made)
     end = made.add_mutually_exclusive_group(required=True)
     end.add_argument(
@@ -165,24 +171,24 @@ def _resolve(made: Parser) -> None:
     made.add_argument("--force", action="store_true", help="override what is finished already, or is still at work")
 
 
-def _retry(made: Parser) -> None:
+def _retry(made: argparse.ArgumentParser) -> None:
     _named(made)
     made.add_argument("--all", action="store_true", help="instead of an id: all dead letters")
     _signed(made)
 
 
-def _dead_letters(made: Parser) -> None:
+def _dead_letters(made: argparse.ArgumentParser) -> None:
     _paged(made)
 
 
-def _paged(made: Parser) -> None:
+def _paged(made: argparse.ArgumentParser) -> None:
     """A part of a list."""
     made.add_argument("--limit", metavar="N", type=_count, default=50, help="how many at most (default 50)")
     made.add_argument("--after", metavar="CURSOR", help="go on where a listing ended")
     made.add_argument("--keys", action="store_true", help="show the clients' keys as well")
 
 
-def _reconcile(made: Parser) -> None:
+def _reconcile(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--app",
         metavar="MODULE:NAME",
@@ -202,11 +208,11 @@ def _reconcile(made: Parser) -> None:
     )
 
 
-def _purge(made: Parser) -> None:
+def _purge(made: argparse.ArgumentParser) -> None:
     made.add_argument("--limit", metavar="N", type=_count, help="delete at most so many")
 
 
-def _doctor(made: Parser) -> None:
+def _doctor(made: argparse.ArgumentParser) -> None:
     made.add_argument("--strict", action="store_true", help="exit 1 if there is a warning")
 
 
@@ -251,13 +257,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _check_named(given: argparse.Namespace) -> None:
     name = given.command
-    every = name == "retry" and given.all
+    many = MANY.get(name, ())
+    every = sum(getattr(given, option.lstrip("-")) not in (None, False) for option in many)
     if bool(given.id) + bool(given.key) + every != 1:
-        ways = (
-            "--key with --caller, or --all, and only one of them"
-            if name == "retry"
-            else "or --key with --caller, and not both"
-        )
+        ways = "or --key with --caller, and not both"
+        if many:
+            ways = f"--key with --caller, or {' or '.join(many)}, and only one of them"
         raise UsageError(f"{name} needs an ID, {ways} (try: oncekey {name} --help)")
     if given.key and given.caller is None:
         raise UsageError("--key needs --caller: a key alone names nothing (for scope=SHARED write --caller shared)")

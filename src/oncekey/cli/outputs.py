@@ -17,12 +17,16 @@ from oncekey.core.record import Seen
 from oncekey.engine.sealing import Sealer
 from oncekey.operations import (
     Change,
+    CopyReport,
+    EraseReport,
+    Exported,
     Health,
     Kept,
     Listing,
     MigrationReport,
     PurgeReport,
     described,
+    digest,
     history,
     kept,
 )
@@ -37,7 +41,7 @@ class Showing(NamedTuple):
     sealer: Sealer | None = None
 
 
-# Told how many are gone so far.
+# Told how many are done so far.
 Told = Callable[[int], None]
 
 
@@ -49,7 +53,10 @@ class Output(Protocol):
     def changed(self, change: Change) -> None: ...
     def reconciled(self, report: Report) -> None: ...
     def migrated(self, report: MigrationReport) -> None: ...
-    def purging(self, limit: int | None) -> AbstractContextManager[Told]: ...
+    def progress(self, what: str, total: int | None) -> AbstractContextManager[Told]: ...
+    def erased(self, report: EraseReport) -> None: ...
+    def copied(self, report: CopyReport) -> None: ...
+    def exported(self, done: Exported) -> None: ...
     def purged(self, report: PurgeReport) -> None: ...
     def stats(self, counted: dict[str, int | str]) -> None: ...
     def health(self, health: Health) -> None: ...
@@ -89,8 +96,20 @@ class JsonOutput:
     def migrated(self, report: MigrationReport) -> None:
         _say({"rehearsed": True, "missing": report.done} if report.rehearsed else {"done": report.done})
 
-    def purging(self, limit: int | None) -> AbstractContextManager[Told]:
-        return nullcontext(lambda deleted: None)
+    def progress(self, what: str, total: int | None) -> AbstractContextManager[Told]:
+        return nullcontext(lambda done: None)
+
+    def erased(self, report: EraseReport) -> None:
+        _say(asdict(report))
+
+    def copied(self, report: CopyReport) -> None:
+        last = asdict(report.last)
+        digests = {side: digest(last.pop(f"sum_{side}")) for side in ("source", "target")}
+        said = {name: getattr(report, name) for name in ("passes", "copied", "brought", "stopped", "rehearsed")}
+        _say(said | {"identical": report.identical, "settled": report.settled, "digests": digests, "last": last})
+
+    def exported(self, done: Exported) -> None:
+        _say({**done.contents._asdict(), "running": done.running, "stopped": done.stopped})
 
     def purged(self, report: PurgeReport) -> None:
         _say(asdict(report))

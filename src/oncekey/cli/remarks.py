@@ -12,11 +12,12 @@ from oncekey.operations import scrubbed
 
 
 class Remarks:
-    """Errors and warnings of one run; `url` is the store's address, whose passwords are kept out."""
+    """Errors and warnings of one run; `url` and `to` are the stores' addresses, whose passwords are kept out."""
 
     def __init__(self, *, as_json: bool, url: str = "") -> None:
         self.as_json = as_json
         self.url = url
+        self.to = ""
 
     def complain(self, message: str, code: Exit, error: BaseException) -> Exit:
         """Say why the command ends, and return the code it ends with."""
@@ -31,10 +32,10 @@ class Remarks:
 
     def trace(self, text: str) -> None:
         """The trace of an error, for whoever asked for it."""
-        print(scrubbed(text, self.url), file=sys.stderr, end="")
+        print(scrubbed(scrubbed(text, self.url), self.to), file=sys.stderr, end="")
 
     def _clean(self, message: str) -> str:
-        return " ".join(scrubbed(message, self.url).split())
+        return " ".join(scrubbed(scrubbed(message, self.url), self.to).split())
 
     def _say(self, text: str, fields: dict[str, Any]) -> None:
         print(json.dumps(fields) if self.as_json else f"oncekey: {text}", file=sys.stderr)

@@ -17,7 +17,20 @@ from oncekey.core.journal import Asked, Audit, Call, Journal, Step, Trace
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Record, Seen, State
-from oncekey.operations import Change, Health, Kept, Listing, MigrationReport, PurgeReport, history, kept
+from oncekey.operations import (
+    Change,
+    CopyReport,
+    EraseReport,
+    Exported,
+    Health,
+    Kept,
+    Listing,
+    MigrationReport,
+    PurgeReport,
+    digest,
+    history,
+    kept,
+)
 from oncekey.reconcile.rounds import Report
 
 STYLES = {
@@ -85,11 +98,11 @@ class TableOutput:
 
     def changed(self, change: Change) -> None:
         """From where to where; or why not."""
-        ref, source, target = key_ref(change.before.id), change.before.state.word, change.after.state.word
+        ref = key_ref(change.before.id)
         if change.moved_on:
             self.out.print(Text(f"{ref}: nothing was done: it changed meanwhile, look again"))
             return
-        where = "asked about again" if source == target else f"{source} to {target}"
+        where = _way(change.before.state, change.after.state)
         self.out.print(Text(f"{'would be' if change.rehearsed else 'done'}: {ref} {where}"))
 
     def reconciled(self, report: Report) -> None:
@@ -108,15 +121,29 @@ class TableOutput:
             self.out.print(Text(f"{'missing' if report.rehearsed else 'done'}: {line}"))
 
     @contextmanager
-    def purging(self, limit: int | None) -> Iterator[Told]:
+    def progress(self, what: str, total: int | None) -> Iterator[Told]:
         """Progress while it runs, on a terminal only."""
         if not self.err.is_terminal:
-            yield lambda deleted: None
+            yield lambda done: None
             return
-        columns = (SpinnerColumn(), TextColumn("purging"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (SpinnerColumn(), TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self.err, transient=True) as progress:
-            task = progress.add_task("purge", total=limit)
-            yield lambda deleted: progress.update(task, completed=deleted)
+            task = progress.add_task(what, total=total)
+            yield lambda done: progress.update(task, completed=done)
+
+    def erased(self, report: EraseReport) -> None:
+        """How many are gone, and what is left and why."""
+        self.out.print(f"{'would be' if report.rehearsed else 'done'}: {report.erased} answers erased")
+        for count, said in (
+            (report.unfinished, "not finished, so their answers are still to come: settle them, and run this again"),
+            (report.unreadable, "cannot be read here: give the application's ring in ONCEKEY_SEAL_KEYS"),
+            (report.moved_on, "changed meanwhile: run this again"),
+            (report.nameless, "finished ones do not say whose they are: see docs/howto/erase.md"),
+        ):
+            if count:
+                self.out.print(Text(f"left: {count} {said}"))
+        if not report.finished:
+            self.out.print("stopped before the end: run this again")
 
     def purged(self, report: PurgeReport) -> None:
         """What is gone and what was swept."""
@@ -126,6 +153,31 @@ class TableOutput:
             self.out.print(f"  {swept.moved_on} more were settled or renewed by others meanwhile")
         end = "" if report.finished else "; stopped before the end" if report.stopped else "; limit reached"
         self.out.print(f"deleted: {report.deleted} expired{end}")
+
+    def copied(self, report: CopyReport) -> None:
+        """What was written, what stands now, and what must still be done."""
+        last = report.last
+        self.out.print(
+            f"{'would be' if report.rehearsed else 'done'}: {report.copied} copied, {report.brought} replaced by newer "
+            f"ones, in {report.passes} {'pass' if report.passes == 1 else 'passes'}"
+        )
+        states = ", ".join(f"{count} {word}" for word, count in sorted(last.states.items()))
+        self.out.print(f"the source has {states or 'nothing'}; {last.expired} expired and left out")
+        if report.identical:
+            self.out.print(Text(f"identical: {last.same} records, digest {digest(last.sum_source)}", "green"))
+        elif not report.rehearsed:
+            self.out.print(Text("not identical yet", "bold red"))
+        for line in _to_do(report):
+            self.out.print(Text(line))
+
+    def exported(self, done: Exported) -> None:
+        """What is in the file."""
+        if done.stopped:
+            self.out.print("stopped: there is no file")
+            return
+        self.out.print(f"done: {done.contents.records} records, digest {done.contents.digest}")
+        if done.running:
+            self.out.print(f"{done.running} were in progress and may have ended since: {QUIET}")
 
     def stats(self, counted: dict[str, int | str]) -> None:
         """Names and numbers."""
@@ -154,6 +206,23 @@ class TableOutput:
             if finding.fix:
                 table.add_row("", Text(f"to do: {visible(finding.fix)}"))
         self.out.print(table)
+
+
+QUIET = "stop whoever works on the old store, and run this again"
+
+
+def _to_do(report: CopyReport) -> Iterator[str]:
+    """What stands in the way of the target's taking over."""
+    last = report.last
+    if report.stopped:
+        yield "stopped before the end: run this again, and it goes on"
+    if last.left:
+        refs = ", ".join(last.left_alone) + (", ..." if last.left > len(last.left_alone) else "")
+        yield f"{last.left} stand in the target otherwise and were left alone: {refs}; see docs/howto/move.md"
+    if last.running:
+        yield f"{last.running} are in progress, and may end otherwise: {QUIET}"
+    elif not (report.identical or report.stopped or report.rehearsed or last.left):
+        yield f"the source keeps changing: {QUIET}"
 
 
 def _table(*names: str) -> Table:
@@ -235,8 +304,14 @@ def _trail(lines: Sequence[Audit], now: int) -> list[tuple[str, str]]:
 
 
 def _moved(line: Audit) -> str:
-    source, target = line.source.word, line.target.word
-    return "asked about again" if source == target else f"{source} to {target}"
+    return _way(line.source, line.target)
+
+
+def _way(source: State, target: State) -> str:
+    """What a change was, in words: from where to where."""
+    if source is target is State.UNKNOWN:
+        return "asked about again"
+    return f"{source.word} to {target.word}"
 
 
 def _body(found: Kept | None) -> str:

@@ -7,6 +7,8 @@ from oncekey.operations.address import masked, opened, scrubbed
 from oncekey.operations.answers import answer, read_answer
 from oncekey.operations.changing import KEEP_FOR, Change, Desk, Signature, history
 from oncekey.operations.cleaning import PurgeReport, SweepReport, purge, sweep
+from oncekey.operations.copying import CopyReport, Pass, Source, Walk, check_clocks, copy, digest
+from oncekey.operations.erasing import EraseReport, checked_digest, digest_of, erase
 from oncekey.operations.health import Health, MigrationReport, doctor, migrate, stats
 from oncekey.operations.looking import (
     CHOICES,
@@ -24,6 +26,7 @@ from oncekey.operations.looking import (
     listing,
     next_of,
 )
+from oncekey.operations.recordfile import Contents, Exported, File, export
 
 __all__ = [
     "CHOICES",
@@ -31,19 +34,34 @@ __all__ = [
     "KEEP_FOR",
     "PAGE",
     "Change",
+    "Contents",
+    "CopyReport",
     "Desk",
+    "EraseReport",
+    "Exported",
+    "File",
     "Health",
     "Kept",
     "Listing",
     "MigrationReport",
     "Next",
+    "Pass",
     "PurgeReport",
     "Signature",
+    "Source",
     "SweepReport",
+    "Walk",
     "answer",
+    "check_clocks",
+    "checked_digest",
+    "copy",
     "dead_letters",
     "described",
+    "digest",
+    "digest_of",
     "doctor",
+    "erase",
+    "export",
     "find",
     "history",
     "id_of",

@@ -20,6 +20,7 @@ from oncekey.core.transitions import Aftermath, Facts, moved
 from oncekey.engine.journals import journal_of, lasting, sealed, trail
 from oncekey.engine.sealing import Sealer
 from oncekey.errors import ConfigurationError, OnceKeyError
+from oncekey.operations.looking import kept
 from oncekey.stores.contract import Store
 
 log = logging.getLogger("oncekey.audit")
@@ -27,6 +28,8 @@ log = logging.getLogger("oncekey.audit")
 # What of a reason and a name is kept; whoever has more to say keeps it elsewhere and refers to it.
 LONGEST_WHY, LONGEST_BY = 500, 100
 KEEP_FOR = Policy().keep_for
+# What a retry is told of an answer that is gone, and the status of one that had none.
+ERASED, NO_STATUS = "it was erased on request", 200
 
 
 class Signature(NamedTuple):
@@ -114,6 +117,30 @@ class Desk:
         journal = sealed(seen.record.id, self._journal(seen.record).asking(None).signed(audit), self.sealer)
         return self._move("ask_again", seen, audit, Aftermath(0, None, _note(audit), journal))
 
+    def erase(self, seen: Seen, signature: Signature) -> Change:
+        """Take away the answer of what is completed. Its key and its status stay, as long as they would have."""
+        record, now = seen
+        if record.state is not State.COMPLETED:
+            raise ConfigurationError(
+                f"operation {key_ref(record.id)} is {record.state.word}: only a finished one has an answer to erase"
+            )
+        audit = _audit(seen, signature, State.COMPLETED)
+        signed = sign(tombstone(self._status(record), ERASED), (*self._trail(record), audit))
+        left_for = record.expires_at - now if record.expires_at is not None else None
+        return self._move(
+            "override_completed",
+            seen,
+            audit,
+            Aftermath(None, left_for, _note(audit), self.sealer.seal(record.id, signed)),
+        )
+
+    def _status(self, record: Record) -> int:
+        found = kept(record, self.sealer)
+        if found is not None and found.problem:
+            raise _unsignable(record, found.problem)
+        outcome = found.outcome if found is not None else None
+        return outcome.status if isinstance(outcome, Answer | Tombstone) else NO_STATUS
+
     def _move(self, row: str, seen: Seen, audit: Audit, after: Aftermath) -> Change:
         record, now = seen
         new = moved(row, record, Facts(now, reason=audit.why), after)
@@ -180,7 +207,7 @@ def _note(audit: Audit) -> str:
     return f"{audit.by}: {audit.why}"
 
 
-def _unsignable(record: Record, trouble: OnceKeyError) -> ConfigurationError:
+def _unsignable(record: Record, trouble: OnceKeyError | str) -> ConfigurationError:
     return ConfigurationError(
         f"operation {key_ref(record.id)} cannot be signed, because what is kept of it cannot be read here: {trouble}"
     )
