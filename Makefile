@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench chaos docs lock clean env
+.PHONY: help demo test check format bench chaos fuzz docs lock clean env
 
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
@@ -10,6 +10,7 @@ PYTEST_ARGS ?=
 JOBS ?= auto
 BENCH_ARGS ?=
 CHAOS_ARGS ?=
+FUZZ_ARGS ?=
 # Names what exists, so that the commands work from the first day of a tree.
 PYTHON_DIRS = $(wildcard src tests bench)
 
@@ -46,6 +47,9 @@ bench:  ## measure beside naive code and beside the peers (BENCH_ARGS="--write-d
 chaos: env  ## break it on purpose for ten minutes, and judge what happened (CHAOS_ARGS="--seconds 60 --store redis")
 	@tools/provision servers
 	@.venv/bin/python -m tests.chaos $(CHAOS_ARGS)
+
+fuzz: env  ## feed bytes of strangers to everything that reads them, a minute for each target (FUZZ_ARGS="--seconds 600 --target replayed")
+	@.venv/bin/python -m tests.fuzz $(FUZZ_ARGS)
 
 docs: env  ## run every example of the docs as a test
 	@if [ -d tests/docs ]; then .venv/bin/python -m pytest tests/docs $(PYTEST_ARGS); else echo "There is no tests/docs yet: no examples to run."; fi

@@ -115,6 +115,16 @@ def bad_header(start_response: Any) -> list[bytes]:
     return [b"x"]
 
 
+def half_of_it(start_response: Any) -> list[bytes]:
+    start_response("200 OK", [("Content-Length", "5")])
+    return [b"abc"]
+
+
+def hardly_begun(start_response: Any) -> list[bytes]:
+    start_response("102 Processing", [])
+    return [b"abc"]
+
+
 def nothing_iterable(start_response: Any) -> None:
     start_response("200 OK", [])
 
@@ -127,6 +137,8 @@ BROKEN = [
     pytest.param(no_bytes, TypeError, id="text"),
     pytest.param(nothing_iterable, TypeError, id="nothing to iterate"),
     pytest.param(lambda start: start("x", []), ValueError, id="no status"),
+    pytest.param(half_of_it, RuntimeError, id="another length than it says"),
+    pytest.param(hardly_begun, RuntimeError, id="no final status"),
     pytest.param(bad_header, UnicodeEncodeError, id="header that WSGI forbids"),
 ]
 

@@ -117,6 +117,30 @@ def test_a_header_that_splits_the_answer_is_forged() -> None:
             replay(dialect("ietf"), Answer(200, (header,), b""))
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Answer(200, ((b"Transfer-Encoding", b"chunked"),), b"0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"),
+        Answer(200, ((b"content-length", b"2"),), b"abHTTP/1.1 200 OK\r\n\r\n"),
+        Answer(200, ((b"content-length", b"2"), (b"Content-Length", b"3")), b"ab"),
+        Answer(200, ((b"connection", b"close"),), b""),
+        Answer(101, (), b""),
+        Answer(33_545, (), b""),
+    ],
+)
+def test_what_would_be_two_answers_is_forged(stored: Answer) -> None:
+    """Nothing in a store decides where a message ends, or is an answer that ends no exchange."""
+    with pytest.raises(RecordForged):
+        replay(dialect("ietf"), stored)
+
+
+@pytest.mark.parametrize("status", [204, 304])
+def test_a_body_where_none_can_be_stays_away(status: int) -> None:
+    """Its bytes would be taken for the next answer on the connection."""
+    reply = replay(dialect("ietf"), Answer(status, ((b"content-length", b"4"), (b"etag", b"1")), b"null"))
+    assert (reply.body, values(reply, b"content-length"), values(reply, b"etag")) == (b"", [], [b"1"])
+
+
 def test_a_value_is_no_answer() -> None:
     """A function's result under a request's key is refused, not shown."""
     with pytest.raises(RecordUnreadable):

@@ -26,7 +26,7 @@ from oncekey.errors import (
     RequestRefused,
     StoreError,
 )
-from oncekey.http.capture import all_legal
+from oncekey.http.capture import BODILESS, LENGTH, one_message
 from oncekey.http.grammar import Verdict
 from oncekey.http.messages import Headers, Reply
 from oncekey.http.problems import PROBLEMS, Fault, Retry, json_bytes
@@ -53,8 +53,10 @@ def replay(dialect: Dialect, outcome: Outcome, *, key: str | None = None, ref: s
             found = "a function's result" if isinstance(outcome, Value) else "the journal of an unfinished operation"
             raise RecordUnreadable(f"the record holds {found} and no answer of HTTP")
         return _not_kept(dialect, outcome, key, ref)
-    if not all_legal(outcome.headers):
-        raise RecordForged("the stored answer has a header that HTTP forbids; it was not written by OnceKey")
+    status, stored, body = outcome
+    names = [name.lower() for name, _ in stored]
+    if not one_message(status, stored, names, len(body)):
+        raise RecordForged("the stored answer is none that HTTP can carry; it was not written by OnceKey")
     return marked(dialect, outcome, key)
 
 
@@ -62,6 +64,8 @@ def marked(dialect: Dialect, kept: Answer, key: str | None) -> Reply:
     """An answer that was kept, as a replay: nothing re-encoded, the dialect's marker added."""
     status, stored, body = kept
     headers = list(stored)
+    if body and status in BODILESS:
+        headers, body = [header for header in stored if header[0].lower() != LENGTH], b""
     if b"cache-control" not in [name.lower() for name, _ in stored]:
         headers.append(NO_STORE)
     headers += dialect.marker

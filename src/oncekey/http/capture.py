@@ -46,6 +46,13 @@ NEVER_KEPT_PREFIXES = (b"proxy-", b"x-b3-")
 USUAL = frozenset(name.lower() for name, _ in STATIC) - NEVER_KEPT
 FIXED = frozenset(header for header in STATIC if header[1] is not None and header[0].lower() not in NEVER_KEPT)
 
+LENGTH = b"content-length"
+# 100 to 199 announce an answer and are none.
+FINAL_STATUSES = range(200, 1000)
+NOT_MODIFIED = 304
+# Their answers have no body, whatever their headers say.
+BODILESS = frozenset({204, NOT_MODIFIED})
+
 TOKEN_BYTES = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # The shortest time that a store can tell from none.
@@ -83,6 +90,37 @@ def all_legal(headers: Sequence[Header]) -> bool:
         and not b"".join([name for name, _ in headers]).translate(None, TOKEN_BYTES)
         and all(name for name, _ in headers)
     )
+
+
+def check_whole(status: int, headers: Sequence[Header], length: int | None) -> None:
+    """Refuse what no server can send as one answer: it would be cut off, or run on, the first time and every time.
+
+    `length` is that of the body; None: it is not known yet.
+    """
+    if status not in FINAL_STATUSES:
+        raise RuntimeError(f"the application answered with status {status}, which ends no exchange")
+    if length is None or status == NOT_MODIFIED:
+        return
+    for name, value in headers:
+        if len(name) == len(LENGTH) and name.lower() == LENGTH and not _is_length(value, length):
+            raise RuntimeError(f"the application's content-length is not the {length} bytes that it sent")
+
+
+def one_message(status: int, headers: Sequence[Header], names: Collection[bytes], length: int) -> bool:
+    """Whether a stored answer is one answer to everybody who reads it. `names` are those of the headers, lower case.
+
+    What frames a message is never kept. Where it stands in a store, it would make a body into an answer of its own.
+    """
+    if status not in FINAL_STATUSES or not HOP_BY_HOP.isdisjoint(names) or not all_legal(headers):
+        return False
+    if LENGTH not in names or status == NOT_MODIFIED:
+        return True
+    return all(_is_length(value, length) for name, value in headers if name.lower() == LENGTH)
+
+
+def _is_length(value: bytes, length: int) -> bool:
+    said = value.strip()
+    return said.isdigit() and said.lstrip(b"0") == (b"%d" % length).lstrip(b"0")
 
 
 def _clean(value: bytes) -> bool:

@@ -15,7 +15,7 @@ from oncekey.engine.attempt import Attempt
 from oncekey.engine.current import TRACE
 from oncekey.errors import Declined, LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
 from oncekey.http.answer import answer, declined, first_marks, refuse, replay
-from oncekey.http.capture import Ending, completed, kept_headers, settlement, settlement_without_answer
+from oncekey.http.capture import Ending, check_whole, completed, kept_headers, settlement, settlement_without_answer
 from oncekey.http.grammar import Verdict
 from oncekey.http.messages import Headers, Reply
 
@@ -82,8 +82,12 @@ class Exchange:
         return Attempt(decision, started, policy.lease_for, policy.cap_for, self.claim.state, gate.guarantee, journal)
 
     def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
-        """How to record the handler's answer, by the dialect's outcome table; without a body it cannot be kept."""
+        """How to record the handler's answer, by the dialect's outcome table; without a body it cannot be kept.
+
+        RuntimeError: it is half an answer, or none.
+        """
         gate = self.gate
+        check_whole(status, headers, len(body) if body is not None else None)
         ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
         packed, kept = b"", None
         if ending.verdict is Verdict.KEPT:

@@ -28,6 +28,8 @@ NO_CAP = 1 << 62
 # Tables up to this size are counted exactly.
 COUNTED_BYTES = 32 << 20
 NO_TOKENS = blobs([])
+STATES = {int(state): state for state in State}
+GUARANTEES = {int(guarantee): guarantee for guarantee in Guarantee}
 
 
 class PostgresPlan:
@@ -302,21 +304,23 @@ def seen(row: tuple[Any, ...]) -> Seen:
     (expires_at, waited, scope, endpoint, key, note, outcome) = row[12:]
     if format_ != FORMAT:
         raise RecordUnreadable(f"record format {format_} is not known here (this code reads {FORMAT})")
+    if state not in STATES or guarantee not in GUARANTEES:
+        raise RecordUnreadable(f"record {id_.hex()} is damaged: state {state}, guarantee {guarantee}")
     record = Record(
         id_,
-        State(state),
+        STATES[state],
         version,
         token or b"",
         fingerprint,
-        Guarantee(guarantee),
+        GUARANTEES[guarantee],
         attempts,
         claimed_at,
         lease_until,
         due_at,
         expires_at,
         waited,
-        Label(scope.decode(), endpoint.decode(), key.decode()),
-        note.decode(),
+        Label(scope.decode(errors="replace"), endpoint.decode(errors="replace"), key.decode(errors="replace")),
+        note.decode(errors="replace"),
         outcome,
     )
     return Seen(record, now)

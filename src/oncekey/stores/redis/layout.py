@@ -207,6 +207,8 @@ def _decode_small(id_: bytes, card: bytes, layout: int) -> Record:
     else:
         version, size, at = card[20], card[21], 22
     due_at, attempts, note, label = None, 1, "", NO_LABEL
+    if len(card) < at:
+        raise ValueError("it ends within its head")
     if not flags & OPTIONS:
         fingerprint, outcome = card[at : at + size], card[at + size :]
     else:
@@ -246,6 +248,8 @@ def _options(flags: int, card: bytes, at: int) -> tuple[int | None, int, tuple[i
     if flags & ATTEMPTS:
         attempts = int.from_bytes(card[at : at + 2], "big")
         at += 2
+    if len(card) < at:
+        raise ValueError("it ends within its head")
     count = (1 if flags & NOTE else 0) + (3 if flags & LABEL else 0)
     sizes = Struct(f">{count}H").unpack_from(card, at)
     return due_at, attempts, sizes, at + 2 * count
