@@ -3,6 +3,7 @@
 make chaos                                              ten minutes, all stores
 make chaos CHAOS_ARGS="--seconds 60 --store redis"      one minute, one store
 make chaos CHAOS_ARGS="--mutant fail-open"              with a bug that must be caught
+make chaos CHAOS_ARGS=--write-docs                      ten minutes, and the figures into the docs
 """
 
 from __future__ import annotations
@@ -14,19 +15,18 @@ import secrets
 import subprocess
 import sys
 import threading
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.chaos import backing, history, mutants, trials
+from tests.chaos import backing, history, mutants, page, trials, versions
 from tests.chaos.arena import TERMS, Plan, run
 from tests.chaos.checker import Terms
 from tests.chaos.floors import floors
 from tests.chaos.launching import FAKETIME
-from tests.chaos.report import Report, report, show
+from tests.chaos.report import Report, read, report, show
 from tests.infra import EngineMissing
 
 TEN_MINUTES = 600.0
@@ -44,10 +44,15 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--mutants", action="store_true", help="all bugs, one after another, until each is caught")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
     parser.add_argument("--histories", type=Path, metavar="FOLDER", help="keep each history there, as JSON lines")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="put the figures into docs/chaos.json and docs/chaos.md"
+    )
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # one store, told to another of us
     options = parser.parse_args(words)
     if options.seconds < SHORTEST:
         parser.error(f"--seconds {options.seconds:g} is too short to mean anything: write {SHORTEST:g} or more")
+    if options.write_docs and (options.store or options.mutant):
+        parser.error("--write-docs is for a run on all stores and without a bug: leave --store and --mutant out")
     options.seed = secrets.randbelow(1 << 30) if options.seed is None else options.seed
     options.store = options.store or list(backing.NAMES)
     return options
@@ -61,6 +66,7 @@ def say(told: dict[str, Any]) -> None:
 def alone(options: argparse.Namespace) -> None:
     """Run one store and tell the process that has started us."""
     [store] = options.store
+    versions.write(versions.EVERYBODYS)  # at the end we list what all of them have written
     storm = options.seconds - max(QUIET, options.seconds * QUIET_SHARE)
     least = floors(store, storm)
     plan = Plan(store, storm, options.seed, options.mutant, floors=least, more_for=storm, say=say)
@@ -100,8 +106,7 @@ def _follow(words: list[str], store: str, found: dict[str, Report], progress: Pr
         for line in child.stdout:
             told = json.loads(line)
             if "report" in told:
-                names = {spec.name for spec in fields(Report)}
-                found[store] = Report(**{name: value for name, value in told["report"].items() if name in names})
+                found[store] = read(told["report"])
                 progress.update(bar, completed=1.0, told="done")
             elif "missing" in told:
                 progress.update(bar, told=told["missing"])
@@ -131,7 +136,12 @@ def main(words: list[str]) -> int:
     complete = len(reports) == len(options.store)
     if not complete:
         console.print("[red]A store has given no report; see above.")
-    return 0 if complete and all(each.passed for each in reports) else 1
+    passed = complete and all(each.passed for each in reports)
+    if options.write_docs and passed:
+        page.write(reports)
+    elif options.write_docs:
+        console.print("[red]The docs stay as they are: only a run that has passed is shown there.")
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from oncekey.core.record import IN_PROGRESS, State
 from oncekey.errors import OnceKeyError
 from oncekey.stores.open import open_store
-from tests.chaos import provider, trace
+from tests.chaos import provider, trace, versions
 from tests.chaos.backing import Backing, backing
 from tests.chaos.checker import Broken, Terms, below_floors, broken
 from tests.chaos.crowd import Crowd
@@ -29,9 +29,9 @@ from tests.chaos.slot import Slot
 # The clock of the third worker, where the store has one of its own.
 SKEW = "+3h"
 SKEWED = 2
-LATEST = 2
-# How often each of the janitors goes to work.
-JANITORS = (0.1, 0.25)
+# How often each of the janitors goes to work, and the version of the records that it has: the first one knows the
+# oldest alone, and lives beside all that are newer.
+JANITORS = ((0.1, 1), (0.25, versions.EVERYBODYS))
 PREFIX = "oncekey-chaos-"
 # Until everything open has been swept and reconciled, on a machine that has other things to do.
 QUIET_WITHIN = 20.0
@@ -118,8 +118,8 @@ class Arena:
         port = str(self._harness.sockets[0].getsockname()[1])
         await self._help(Wish("provider", f"{self.folder}/provider.log", words=(str(self.folder / "ledger"), port)))
         settings = Settings(self.store.url, await self._provider, "", mutant=self.plan.mutant)
-        for number in range(len(JANITORS)):
-            own = settings._replace(trace=f"{self.folder}/janitor{number}.trace", version=LATEST, each=JANITORS[number])
+        for number, (each, version) in enumerate(JANITORS):
+            own = settings._replace(trace=f"{self.folder}/janitor{number}.trace", version=version, each=each)
             await self._help(Wish("janitor", f"{own.trace}.log", own.told()))
         for number in range(self.plan.workers):
             wait_for = 0.5 if number == 1 else None
@@ -216,7 +216,8 @@ class Arena:
         for slot in self.slots:
             for link in slot.links.values():
                 link.heal()
-        await asyncio.gather(*(slot.renewed(LATEST) for slot in self.slots if slot.settings.version != LATEST))
+        latest = self.nemesis.version
+        await asyncio.gather(*(slot.renewed(latest) for slot in self.slots if slot.settings.version != latest))
         for slot in self.slots:
             await slot.until_up()
         await asyncio.sleep(LEASE_FOR + RECONCILE_AFTER_FOR)

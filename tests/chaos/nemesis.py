@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Collection
 from tests.chaos.backing import Backing
 from tests.chaos.history import Fault, History, Operation
 from tests.chaos.proxy import Ill, Link, Seen, Way
+from tests.chaos.rarities import LINK
 from tests.chaos.settings import LEASE_FOR
 from tests.chaos.slot import Slot
+from tests.chaos.versions import MOST
 
 # How long somebody who waits for an instant waits for it.
 INSTANT_WITHIN = 3.0
@@ -80,7 +82,7 @@ class Nemesis:
 
     def hit(self, kind: str) -> None:
         """A link has hit somebody."""
-        self.fault(kind, "link")
+        self.fault(kind, LINK)
 
     async def recovered(self) -> None:
         """Wait until most workers are up: an outage of all of them would show nothing but itself."""
@@ -166,10 +168,10 @@ class Nemesis:
         await slot.renewed(slot.settings.version)
 
     async def roll(self) -> None:
-        """A rolling restart to the other version of the records, worker by worker."""
-        self.version = 3 - self.version
+        """A rolling restart to the next version of the records, worker by worker."""
+        self.version = min(self.version + 1, MOST)
         for slot in self.slots:
-            self.fault(f"rolling restart to version {self.version}", slot.name)
+            self.fault("rolling restart to the next version", slot.name)
             await slot.renewed(self.version)
             await asyncio.sleep(0.5)
 

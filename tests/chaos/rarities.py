@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from enum import StrEnum
 
 from tests.chaos.history import Attempt, History, Kind, Story
 
@@ -18,6 +19,10 @@ SAID = {
     "store_error": "store trouble noticed",
     "purged": "records purged",
 }
+# The target of a fault that has hit a connection.
+LINK = "link"
+# What a worker answers that has found a record of a version which it does not know.
+UNREADABLE = "record-unreadable"
 DEADLY = frozenset({"kill at random", "kill at the effect", "kill at the answer"})
 
 
@@ -29,6 +34,9 @@ def counted(history: History) -> Counter[str]:
     seen["keys"] = len(stories)
     seen["effects"] = len(history.effects)
     seen.update(f"fault: {fault.kind}" for fault in history.faults)
+    seen["faults of processes and stores"] = sum(fault.target != LINK for fault in history.faults)
+    seen["faults of connections"] = sum(fault.target == LINK for fault in history.faults)
+    seen["newer record refused"] = sum(UNREADABLE in call.detail for call in history.calls)
     seen.update(SAID[word.name] for word in history.words if word.name in SAID)
     killed = {fault.pid: fault.at for fault in history.faults if fault.kind in DEADLY and fault.pid}
     for story in stories.values():
@@ -72,3 +80,31 @@ def _replays_after_crash(story: Story, killed: dict[int, float]) -> Iterator[boo
     for attempt in story.attempts:
         died = killed.get(attempt.pid)
         yield died is not None and any(call.replayed and call.at > died for call in story.finals)
+
+
+class End(StrEnum):
+    """How an operation ended that was unknown for a while."""
+
+    LATE_TRUTH = "told by its own worker, late"
+    DONE = "found at the provider"
+    NOT_DONE = "cancelled at the provider, and run again"
+    NOT_RUN_AGAIN = "cancelled at the provider, and not asked for again"
+    LEFT = "left unknown, and listed"
+
+
+def unknowns(history: History) -> Counter[str]:
+    """Every operation that was unknown for a while, by how it ended."""
+    stories = history.stories().values()
+    return Counter(end.value for end in (_end(story, history) for story in stories) if end is not None)
+
+
+def _end(story: Story, history: History) -> End | None:
+    words = {word.name for word in story.words}
+    if story.operation in history.unsettled:
+        return End.LEFT
+    if "unknown-done" in words:
+        return End.DONE
+    if "unknown-not-done" in words:
+        return End.NOT_DONE if story.finals else End.NOT_RUN_AGAIN
+    was_unknown = "turned_unknown" in words or any(call.kind is Kind.UNKNOWN for call in story.calls)
+    return End.LATE_TRUTH if was_unknown else None

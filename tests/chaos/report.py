@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from rich.console import Console
@@ -12,13 +13,13 @@ from rich.table import Table
 
 from tests.chaos.checker import FIGURES, Terms, Verdict, figures, judge
 from tests.chaos.history import History, Kind, Story
-from tests.chaos.rarities import counted
+from tests.chaos.rarities import End, counted, unknowns
 
 # Keys whose whole story is told, for each rule that they broke.
 TOLD_FOR_EACH_RULE = 2
 SHUT = "shut after kill -9, s (median/p99)"
 # Not the checker's business, but the reader's.
-NOT_FAULTS = ("operations", "keys", "effects")
+NOT_FAULTS = ("operations", "keys", "effects", "faults of processes and stores", "faults of connections")
 
 
 @dataclass
@@ -35,6 +36,7 @@ class Report:
     void: list[str]
     shut_for: list[float]
     unsettled: int
+    unknowns: dict[str, int] = field(default_factory=dict)
     stories: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -61,8 +63,15 @@ def report(history: History, terms: Terms, *, store: str, seconds: float, seed: 
         verdict.void,
         sorted(history.shut_for),
         len(history.unsettled),
+        dict(sorted(unknowns(history).items())),
         _stories(verdict, history),
     )
+
+
+def read(told: Mapping[str, Any]) -> Report:
+    """A report that was told."""
+    names = {spec.name for spec in fields(Report)}
+    return Report(**{"mutant": "", **{name: value for name, value in told.items() if name in names}})
 
 
 def _stories(verdict: Verdict, history: History) -> dict[str, list[str]]:
@@ -74,6 +83,17 @@ def _stories(verdict: Verdict, history: History) -> dict[str, list[str]]:
         if times[rule] <= TOLD_FOR_EACH_RULE:
             told[f"{rule}, {operation.caller}, key {operation.key}: {why}"] = stories[operation].told()
     return told
+
+
+def bound(reports: Sequence[Report]) -> str:
+    """What zero failures say, and no more."""
+    operations = sum(each.seen.get("operations", 0) for each in reports)
+    if not operations or not all(each.passed for each in reports):
+        return ""
+    return (
+        f"No rule was broken in {operations:,} operations: with 95 % confidence fewer than {300 / operations:.2g} % of "
+        "them break one under these faults, and this run says no more than that."
+    )
 
 
 def shut(times: list[float]) -> str:
@@ -91,8 +111,9 @@ def show(reports: list[Report], console: Console) -> None:
     for each in reports:
         table.add_column(each.store, justify="right", no_wrap=True, min_width=11)
     for name, *cells in rows(reports):
-        table.add_row(name, *cells, end_section=name in {"effects", "untyped", SHUT})
+        table.add_row(name, *cells, end_section=name in {NOT_FAULTS[-1], FIGURES[-1], SHUT})
     console.print(table)
+    console.print(bound(reports), highlight=False)
     for each in reports:
         for line in each.void:
             console.print(f"[yellow]{each.store}: void: {line}")
@@ -102,11 +123,11 @@ def show(reports: list[Report], console: Console) -> None:
                 console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
 
 
-def rows(reports: list[Report]) -> list[tuple[str, ...]]:
+def rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
     """The lines of the table."""
     told: list[tuple[str, ...]] = [(name, *(f"{each.seen.get(name, 0):,}" for each in reports)) for name in NOT_FAULTS]
     told += [(figure, *(str(each.figures[figure]) for each in reports)) for figure in FIGURES]
-    told.append(("keys left unknown", *(str(each.unsettled) for each in reports)))
+    told += [(f"unknown: {end}", *(f"{each.unknowns.get(end, 0):,}" for each in reports)) for end in End]
     told.append((SHUT, *(shut(each.shut_for) for each in reports)))
     others = sorted({name for each in reports for name in each.seen} - set(NOT_FAULTS))
     others.sort(key=lambda name: not name.startswith("fault"))

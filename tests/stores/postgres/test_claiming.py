@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from oncekey.core.commands import Claimed, Won
-from oncekey.core.record import Seen
+from oncekey.core.record import IN_PROGRESS, Seen, State
 from oncekey.errors import RecordUnreadable, StoreUnavailable
 from oncekey.stores.planned import PlannedStore, Steps
 from oncekey.stores.postgres import open_sync
@@ -186,3 +186,20 @@ def test_a_record_of_another_format_is_refused(store: PlannedStore, watcher: Ses
     watcher.execute(f"UPDATE {TABLE} SET format = 2, token = 'theirs'")
     with pytest.raises(RecordUnreadable, match="format 2"):
         store.claim([wanted])
+
+
+def test_a_record_of_another_format_hides_no_others_and_stays(store: PlannedStore, watcher: Session) -> None:
+    """While workers are renewed one by one, the old ones go on sweeping and purging what is theirs."""
+    theirs, ours = claim(), claim()
+    store.claim([theirs, ours])
+    watcher.execute(f"UPDATE {TABLE} SET format = 2 WHERE token = %s", (theirs.token,))
+    assert [record.id for record in store.scan(IN_PROGRESS).records] == [ours.id]
+    assert [record.id for record in store.scan(list(State)).records] == [ours.id]
+    watcher.execute(f"UPDATE {TABLE} SET state = 5, due_at = 1")
+    assert [record.id for record in store.scan((State.UNKNOWN,), due_before=-1).records] == [ours.id]
+    watcher.execute(f"UPDATE {TABLE} SET due_at = NULL")
+    assert [record.id for record in store.scan((State.UNKNOWN,), undated=True).records] == [ours.id]
+    watcher.execute(f"UPDATE {TABLE} SET state = 3, expires_at = 1")
+    assert store.purge(10).deleted == 1
+    watcher.execute(f"UPDATE {TABLE} SET state = 3, expires_at = NULL, due_at = 1")
+    assert store.purge(10).deleted == 0

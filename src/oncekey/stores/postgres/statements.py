@@ -93,6 +93,7 @@ def _words(table: str) -> dict[str, str]:
         "index_unknown": quoted(f"{name}_unknown"),
         "now": NOW,
         "format": str(FORMAT),
+        "formats": str(FORMAT),
         "columns": ", ".join(f"r.{column}" for column in COLUMNS),
         "settling": ", ".join(f"({source:d}, {target:d})" for source, target in SETTLING),
         "in_progress": _numbers(IN_PROGRESS),

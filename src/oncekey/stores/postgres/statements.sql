@@ -4,6 +4,7 @@
 --
 -- {table}, {schema} and {now} are filled in when the file is read, {settling}, {open}, {final} from the table of
 -- core.transitions and core.record. {columns} is a record as plan.py reads it, {now} the server's clock in milliseconds.
+-- {formats} keeps this code away from records that it cannot read: they are neither listed nor deleted.
 
 
 -- name: claim (prepared)
@@ -101,7 +102,7 @@ UPDATE {table} SET waited = true WHERE id = $1::bytea AND state IN ({in_progress
 -- A page of open and failed records, from their own small index.
 SELECT {now}, {columns}
 FROM {table} AS r
-WHERE r.state IN ({listed}) AND r.state = ANY($1::int2[]) AND r.id > $2::bytea
+WHERE r.state IN ({listed}) AND r.format IN ({formats}) AND r.state = ANY($1::int2[]) AND r.id > $2::bytea
       AND ($3::int8 IS NULL OR CASE WHEN r.state IN ({in_progress}) THEN r.lease_until ELSE r.due_at END
            <= $3 + CASE WHEN $3 <= 0 THEN {now} ELSE 0 END)
 ORDER BY r.id LIMIT $4::int8
@@ -111,7 +112,7 @@ ORDER BY r.id LIMIT $4::int8
 -- A page of unknown records that are due, the longest due first, from the queue's own index.
 SELECT {now}, {columns}
 FROM {table} AS r
-WHERE r.state = {unknown} AND r.due_at <= (SELECT $1::int8 + CASE WHEN $1 <= 0 THEN {now} ELSE 0 END)
+WHERE r.state = {unknown} AND r.format IN ({formats}) AND r.due_at <= (SELECT $1::int8 + CASE WHEN $1 <= 0 THEN {now} ELSE 0 END)
       AND (r.due_at, r.id) > ($2::int8, $3::bytea)
 ORDER BY r.due_at, r.id LIMIT $4::int8
 
@@ -120,7 +121,7 @@ ORDER BY r.due_at, r.id LIMIT $4::int8
 -- A page of unknown records that have no time.
 SELECT {now}, {columns}
 FROM {table} AS r
-WHERE r.state = {unknown} AND r.due_at IS NULL AND r.id > $1::bytea
+WHERE r.state = {unknown} AND r.format IN ({formats}) AND r.due_at IS NULL AND r.id > $1::bytea
 ORDER BY r.due_at, r.id LIMIT $2::int8
 
 
@@ -128,7 +129,7 @@ ORDER BY r.due_at, r.id LIMIT $2::int8
 -- A page of records in any state, in the order of the primary key.
 SELECT {now}, {columns}
 FROM {table} AS r
-WHERE r.state = ANY($1::int2[]) AND r.id > $2::bytea
+WHERE r.state = ANY($1::int2[]) AND r.format IN ({formats}) AND r.id > $2::bytea
       AND ($3::int8 IS NULL OR CASE WHEN r.state IN ({in_progress}) THEN r.lease_until ELSE r.due_at END
            <= $3 + CASE WHEN $3 <= 0 THEN {now} ELSE 0 END)
 ORDER BY r.id LIMIT $4::int8
@@ -139,7 +140,7 @@ ORDER BY r.id LIMIT $4::int8
 -- condition is asked again of the row that is deleted.
 WITH due AS (
     SELECT id FROM {table}
-    WHERE expires_at <= (SELECT {now}) AND state IN ({final})
+    WHERE expires_at <= (SELECT {now}) AND state IN ({final}) AND format IN ({formats})
     ORDER BY expires_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM {table} AS r USING due
@@ -153,7 +154,7 @@ SELECT count(*) FROM gone
 -- Drop the answers of completed records past due_at; their keys stay.
 WITH due AS (
     SELECT id FROM {table}
-    WHERE due_at <= (SELECT {now}) AND state = {completed}
+    WHERE due_at <= (SELECT {now}) AND state = {completed} AND format IN ({formats})
     ORDER BY due_at LIMIT $1::int8 FOR UPDATE SKIP LOCKED
 ), gone AS (
     UPDATE {table} AS r SET state = {expired}, version = r.version + 1, outcome = '', due_at = NULL
