@@ -69,6 +69,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "boto3": ("effects/brokers/",),
     "botocore": ("effects/brokers/",),
     "celery": ("effects/brokers/",),
+    "kombu": ("effects/brokers/",),  # Celery's own transport and spelling
     "faststream": ("effects/brokers/",),
     "pytest": ("testing/",),
     "hypothesis": ("testing/",),

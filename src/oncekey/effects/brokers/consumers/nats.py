@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import nats
 from nats.aio.client import Client
@@ -104,21 +104,7 @@ class NatsConsumer(AsyncPullingConsumer):
         await client.close()
 
     def message(self, raw: Msg) -> Message:
-        """The message in our words; its id is our header, Nats-Msg-Id, or its stream, number and time."""
-        headers = texts((raw.headers or {}).items())
-        about = raw.metadata
-        stored_at = about.timestamp.timestamp()
-        number = f"{about.stream}/{about.sequence.stream}/{stored_at:.6f}"
-        return Message(
-            self.source,
-            raw.data,
-            id_in(headers, headers.get("Nats-Msg-Id"), number),
-            headers,
-            raw.subject,
-            stored_at,
-            redelivered=about.num_delivered > 1,
-            raw=raw,
-        )
+        return message_of(raw, self.source, raw)
 
     async def beat(self, raws: Sequence[Msg]) -> None:
         await asyncio.gather(*(raw.in_progress() for raw in raws))
@@ -131,3 +117,21 @@ class NatsConsumer(AsyncPullingConsumer):
 
     async def give_up(self, raw: Msg, reason: str) -> None:
         await raw.term()
+
+
+def message_of(received: Msg, source: str, raw: Any) -> Message:
+    """The message in our words; its id is our header, Nats-Msg-Id, or its stream, number and time."""
+    headers = texts((received.headers or {}).items())
+    about = received.metadata
+    stored_at = about.timestamp.timestamp()
+    number = f"{about.stream}/{about.sequence.stream}/{stored_at:.6f}"
+    return Message(
+        source,
+        received.data,
+        id_in(headers, headers.get("Nats-Msg-Id"), number),
+        headers,
+        received.subject,
+        stored_at,
+        redelivered=about.num_delivered > 1,
+        raw=raw,
+    )

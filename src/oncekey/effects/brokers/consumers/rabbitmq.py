@@ -113,18 +113,7 @@ class RabbitConsumer(AsyncConsumer, Settling):
             log.warning("a message of %s was not acknowledged, and comes again: %s", self.broker, error)
 
     def message(self, raw: AbstractIncomingMessage) -> Message:
-        """The message in our words; its id is our header, or the property message_id."""
-        headers = texts(raw.headers.items())
-        return Message(
-            self.source,
-            raw.body,
-            id_in(headers, raw.message_id),
-            headers,
-            raw.routing_key,
-            raw.timestamp.timestamp() if raw.timestamp else None,
-            redelivered=bool(raw.redelivered) or "x-death" in headers,
-            raw=raw,
-        )
+        return message_of(raw, self.source, raw)
 
     async def acknowledge(self, raws: Sequence[AbstractIncomingMessage]) -> None:
         for raw in raws:
@@ -135,3 +124,18 @@ class RabbitConsumer(AsyncConsumer, Settling):
 
     async def give_up(self, raw: AbstractIncomingMessage, reason: str) -> None:
         await raw.reject(requeue=False)
+
+
+def message_of(received: AbstractIncomingMessage, source: str, raw: Any) -> Message:
+    """The message in our words; its id is our header, or the property message_id."""
+    headers = texts(received.headers.items())
+    return Message(
+        source,
+        received.body,
+        id_in(headers, received.message_id),
+        headers,
+        received.routing_key,
+        received.timestamp.timestamp() if received.timestamp else None,
+        redelivered=bool(received.redelivered) or "x-death" in headers,
+        raw=raw,
+    )
