@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from oncekey.core.policy import Policy, checked
+from oncekey.core.policy import TRANSACTIONAL, Policy, checked
 from oncekey.engine.sealing import Sealer
 from oncekey.engine.tuning import Tuning
-from oncekey.errors import ConfigurationError
+from oncekey.errors import ConfigurationError, MissingExtra
 from oncekey.http import scope as scopes
 
 if TYPE_CHECKING:
+    from oncekey.adapters.django import DjangoGuard
     from oncekey.adapters.endpoint import AsgiEndpoint, WsgiEndpoint
     from oncekey.effects.transaction import House, Transaction
     from oncekey.engine.aio import AsyncEngine
@@ -111,6 +112,46 @@ class OnceKey:
         from oncekey.http.gate import Gate  # noqa: PLC0415 - as above
 
         return house(self.store, Gate(scope=self.scope, policy=self.policy, **self.choices), Events(self.sinks))
+
+    def fastapi(self, session: Any) -> type[Any]:
+        """A route class for FastAPI: `APIRouter(route_class=once.fastapi(session=get_session))`.
+
+        Each write on its routes is one transaction: claim, work and answer are committed together on the session that
+        the dependency `session` gives (a function, or Depends(...)), and the answer is sent after that.
+        """
+        house = self._transactional()
+        try:
+            from oncekey.adapters.fastapi import route_class  # noqa: PLC0415 - as above
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("once.fastapi()", "fastapi") from missing
+        return route_class(house, session)
+
+    def flask(self, session: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator for views of Flask: the same on `session`, a scoped session, or what gives the request's own."""
+        house = self._transactional()
+        try:
+            from oncekey.adapters.flask import guarding  # noqa: PLC0415 - as above
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("once.flask()", "flask") from missing
+        return guarding(house, session)
+
+    def django(self, using: str = "default") -> DjangoGuard:
+        """A decorator for views of Django: the same on the database `using`. Its `middleware` guards all views."""
+        house = self._transactional()
+        try:
+            from oncekey.adapters.django import DjangoGuard  # noqa: PLC0415 - as above
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("once.django()", "django") from missing
+        return DjangoGuard(house, using)
+
+    def _transactional(self) -> House:
+        if self.policy.guarantee != TRANSACTIONAL:
+            raise ConfigurationError(
+                f"a session is for guarantee='transactional', and the policy says {self.policy.guarantee!r}: write "
+                "OnceKey(..., policy=Policy(guarantee='transactional')), or guard the whole application by "
+                "OnceKeyMiddleware or OnceKeyWSGI"
+            )
+        return self._house
 
     def resolver(self, endpoint: str) -> Callable[[R], R]:
         """Register who finds out about an endpoint's unknown outcomes: `@once.resolver("POST /payments")`.

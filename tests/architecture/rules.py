@@ -58,6 +58,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("telemetry/",),
     "sqlalchemy": ("effects/",),
     "django": ("effects/", "adapters/"),
+    "fastapi": ("adapters/",),
+    "flask": ("adapters/",),
     "httpx": ("client/", "effects/"),
     "requests": ("client/", "effects/"),
     "aiohttp": ("client/", "effects/"),

@@ -53,7 +53,7 @@ class OnceKeyMiddleware:
         **choices: Unpack[Choices],
     ) -> None:
         self.app = app
-        self.gate = Gate(**choices)
+        self.gate = Gate(**choices).on_its_own()
         tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
         self._open = (lambda: AsyncEngine(store, tuning, sinks)) if isinstance(store, str) else None
         self.engine = store if isinstance(store, AsyncEngine) else AsyncEngine(store, tuning, sinks)

@@ -59,7 +59,7 @@ class OnceKeyWSGI:
         **choices: Unpack[Choices],
     ) -> None:
         self.app = app
-        self.gate = Gate(**choices)
+        self.gate = Gate(**choices).on_its_own()
         if isinstance(store, Engine):
             self.engine = store
         else:

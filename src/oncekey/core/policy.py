@@ -16,6 +16,7 @@ from oncekey.errors import ConfigurationError
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 AT_MOST_ONCE: Final = "at_most_once"
+TRANSACTIONAL: Final = "transactional"
 GUARANTEES: dict[str, Guarantee] = {guarantee.name.lower(): guarantee for guarantee in Guarantee}
 
 

@@ -48,6 +48,15 @@ def recognised(connection: object) -> Link:
     return link
 
 
+def is_awaited(connection: object) -> bool:
+    """Whether this is a connection for asyncio. What is none that we know is not."""
+    try:
+        link = found(connection)
+    except ConfigurationError:
+        return False
+    return link is not None and link.awaited
+
+
 def execute(connection: object, sql: str, values: Sequence[Any] = ()) -> Answer:
     """Run one statement on the caller's connection, under threads."""
     link = recognised(connection)

@@ -47,6 +47,10 @@ class Link(Protocol):
         """Open a transaction, or a savepoint in the one that is open."""
         ...
 
+    def take(self) -> Flow[None]:
+        """The same for whoever ends it: a transaction that is open already is taken over, as a whole."""
+        ...
+
     def commit(self) -> Flow[None]:
         """End what `begin` began, and keep it."""
         ...

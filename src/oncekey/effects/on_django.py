@@ -65,6 +65,10 @@ class DjangoLink:
         self._block = transaction.atomic(using=self.alias)
         self._block.__enter__()
 
+    def take(self) -> Flow[None]:
+        """As `begin`: Django itself ends the outermost `atomic`, and nobody else may."""
+        yield from self.begin()
+
     def commit(self) -> Flow[None]:
         """Leave `atomic`. Code inside may have asked for a rollback, and then that is what it does."""
         yield

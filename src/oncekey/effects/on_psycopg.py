@@ -11,6 +11,7 @@ from psycopg.adapt import AdaptersMap, Dumper
 from psycopg.rows import tuple_row
 
 from oncekey.effects.link import Answer, Database, Flow
+from oncekey.errors import ConfigurationError
 
 
 class Packed(bytes):
@@ -79,13 +80,26 @@ class PsycopgLink:
         self._block = block = self.connection.transaction()
         yield block.__aenter__() if self.awaited else block.__enter__()  # type: ignore[union-attr]
 
+    def take(self) -> Flow[None]:
+        """The connection's own transaction, where one is open, without a block."""
+        if not self.open:
+            yield from self.begin()
+            return
+        # Inside of a block psycopg lets nobody commit, and it would commit what we had rather undone.
+        if getattr(self.connection, "_num_transactions", 0):
+            raise ConfigurationError(
+                "this connection is inside of a `with connection.transaction()`, which ends it when it likes: leave "
+                "that block out where OnceKey guards the request, or claim in the handler by once.transaction(...)"
+            )
+        self.joined, self._block = False, None
+
     def commit(self) -> Flow[None]:
         """The block's end."""
-        yield self._end(None)
+        yield self.connection.commit() if self._block is None else self._end(None)
 
     def rollback(self) -> Flow[None]:
         """The block's end, undone. psycopg logs what goes wrong here, and the server forgets the transaction anyway."""
-        yield self._end(psycopg.Rollback(self._block))
+        yield self.connection.rollback() if self._block is None else self._end(psycopg.Rollback(self._block))
 
     def _end(self, why: BaseException | None) -> Any:
         leave = self._block.__aexit__ if self.awaited else self._block.__exit__

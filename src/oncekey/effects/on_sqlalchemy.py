@@ -58,6 +58,15 @@ class SqlalchemyLink:
         if self.database == "sqlite" and not self.joined:
             yield from self._take_write_lock()
 
+    def take(self) -> Flow[None]:
+        """The owner's transaction, whoever has begun it."""
+        if not self.open:
+            yield from self.begin()
+            return
+        self.joined, self._block = False, self.owner
+        if self.database == "sqlite":
+            yield from self._take_write_lock()
+
     def _take_write_lock(self) -> Flow[None]:
         # The driver would begin at the first write, when a read may already have made that impossible.
         driver = yield from self._driver()

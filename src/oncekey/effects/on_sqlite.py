@@ -21,6 +21,7 @@ class SqliteLink:
         self.connection = connection
         self.awaited = awaited
         self.joined = False
+        self._taken = False
 
     @property
     def open(self) -> bool:
@@ -46,18 +47,30 @@ class SqliteLink:
 
     def begin(self) -> Flow[None]:
         """Take the write lock at once, for a read that turns into a write is refused without waiting."""
-        self.joined = self.open
+        self.joined, self._taken = self.open, False
         yield from self.execute(f"SAVEPOINT {SAVEPOINT}" if self.joined else "BEGIN IMMEDIATE")
+
+    def take(self) -> Flow[None]:
+        """The transaction that is open. The connection ends it in its own way: not all may be told by a statement."""
+        if not self.open:
+            yield from self.begin()
+            return
+        self.joined, self._taken = False, True
 
     def commit(self) -> Flow[None]:
         """Keep it."""
+        if self._taken:
+            yield self.connection.commit()
+            return
         yield from self.execute(f"RELEASE {SAVEPOINT}" if self.joined else "COMMIT")
 
     def rollback(self) -> Flow[None]:
         """Undo it, if there is still something open."""
         if not self.connection.in_transaction:
             return
-        if self.joined:
+        if self._taken:
+            yield self.connection.rollback()
+        elif self.joined:
             yield from self.execute(f"ROLLBACK TO {SAVEPOINT}")
             yield from self.execute(f"RELEASE {SAVEPOINT}")
         else:

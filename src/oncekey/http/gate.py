@@ -18,7 +18,7 @@ from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Fingerprinter, Parts
 from oncekey.core.flows import Terms
 from oncekey.core.keys import endpoint_of, made_at, scope_of
-from oncekey.core.policy import Policy, checked, ms
+from oncekey.core.policy import TRANSACTIONAL, Policy, checked, ms
 from oncekey.core.record import Label, State
 from oncekey.engine.events import log
 from oncekey.engine.sealing import Sealer
@@ -105,6 +105,12 @@ class Gate:
         """Whether a request is ours at all; others pass untouched."""
         return method in self.methods and (self.paths is None or self.paths(path))
 
+    def on_its_own(self) -> Gate:
+        """The same, for a layer that claims on a connection of its own; it refuses what it cannot promise there."""
+        if self.policy.guarantee == TRANSACTIONAL:
+            raise ConfigurationError(WITHOUT_SESSION)
+        return self
+
     def too_large(self, size: int) -> Reply | None:
         """The refusal of a body over the cap."""
         if size <= self.policy.max_body:
@@ -170,6 +176,13 @@ def first_sent(request: Request) -> int | None:
             except (ValueError, OverflowError):
                 return None
     return None
+
+
+WITHOUT_SESSION = (
+    "guarantee='transactional' needs the session that your handler writes with, and this layer does not see it. Write "
+    "in FastAPI: APIRouter(route_class=once.fastapi(session=get_session)); in Flask: @once.flask(session=db.session); "
+    "in Django: @once.django(); elsewhere use once.transaction(...) in the handler. Or leave the guarantee out here"
+)
 
 
 class CallerUnknown(OnceKeyError):

@@ -71,17 +71,27 @@ class Performer:
 
 
 class Block:
-    """One attempt. `connection` is what the work writes on."""
+    """One attempt. `connection` is what the work writes on.
 
-    def __init__(self, records: Records, exchange: Exchange, given: Any, *, awaited: bool) -> None:
+    `whole`: whatever transaction is open on it already is ended here too, for somebody is answered after the end.
+    """
+
+    def __init__(self, records: Records, exchange: Exchange, given: Any, *, awaited: bool, whole: bool = False) -> None:
         self._records = records
         self._exchange = exchange
         self._source = Source(given, awaited=awaited)
         self._link: Link | None = None
         self._plan: Within | None = None
         self._begun = False
+        self._whole = whole
+        self._taken = False
         claim = exchange.claim
         self._claim = claim._replace(guarantee=Guarantee.AT_MOST_ONCE, state=State.EXECUTING)
+
+    @property
+    def awaited(self) -> bool:
+        """The colour of the connection."""
+        return self._source.awaited
 
     @property
     def connection(self) -> Any:
@@ -105,7 +115,9 @@ class Block:
             try:
                 return (yield from self._claimed())
             except Exception as error:
-                if not trouble.collided(error) or self._joined or attempt == TRIES - 1:
+                # What was open before us may have done things that are not ours to do again.
+                again = attempt < TRIES - 1 and not self._joined and not self._taken
+                if not (again and trouble.collided(error)):
                     raise
             yield from self._source.pause(jittered(FIRST_PAUSE * 2**attempt))
         raise AssertionError
@@ -133,7 +145,8 @@ class Block:
         self._plan = self._records.plan(link)
         # What `connect` gave may be in a transaction already, which it ends itself: then nothing else is needed.
         if not (self._source.reopens and link.open):
-            yield from link.begin()
+            self._taken = self._whole and link.open
+            yield from link.take() if self._whole else link.begin()
             self._begun = True
 
     def _decide(self) -> Flow[Decision]:
@@ -197,10 +210,10 @@ class Block:
             self._begun = False
         yield from self._source.leave()
 
-    def _ended(self) -> Flow[None]:
-        """The transaction was ended behind our back: nobody runs this again before it was looked into. Raises."""
+    def shut(self, note: str) -> Flow[None]:
+        """Mark the operation as unknown, whatever became of the transaction: nobody runs it before somebody looks."""
         due_for = self._exchange.gate.terms.reconcile_after_for
-        unknown = Settlement(self._claim.id, self._claim.token, State.UNKNOWN, due_for=due_for, note=ENDED)
+        unknown = Settlement(self._claim.id, self._claim.token, State.UNKNOWN, due_for=due_for, note=note)
         try:
             if (yield from self._ask("settle", unknown)) != DONE:
                 # Our claim was rolled back. What came after that may have been committed, statement by statement.
@@ -208,7 +221,11 @@ class Block:
                 yield from self._ask("claim", again)
                 yield from self._ask("settle", unknown._replace(token=again.token))
         except StoreError as error:
-            log.error("an operation whose transaction was ended by the code in it could not be marked: %s", error)
+            log.error("an operation that may have had an effect could not be marked as unknown (%s): %s", note, error)
+
+    def _ended(self) -> Flow[None]:
+        """The transaction was ended behind our back. Raises."""
+        yield from self.shut(ENDED)
         raise TransactionEnded(
             "the code inside has committed or rolled back by itself, and what it has done is unknown until somebody "
             "looks. Leave the end of the transaction to OnceKey: no commit(), no rollback(), no `with connection:`"

@@ -13,6 +13,8 @@ UNTOLD: Final = frozenset({"40003"})
 UNTOLD_CLASSES: Final = frozenset({"08", "57", "58", "XX"})
 TABLE_MISSING: Final = frozenset({"42P01", "42703", "3F000"})
 SQLITE_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# What drivers raise about their connection, by the names that the DB-API gives.
+AWAY: Final = frozenset({"OperationalError", "InterfaceError"})
 PRIMARY: Final = 0xFF
 
 
@@ -44,6 +46,13 @@ def sqlite_code(error: BaseException) -> int | None:
 def collided(error: BaseException) -> bool:
     """Whether the database rolled back because of others, and the same may well succeed the next time."""
     return sqlstate(error) in COLLIDED
+
+
+def passing(error: BaseException) -> bool:
+    """Whether a commit failed for a reason that passes by itself: a collision, or a connection that broke."""
+    if collided(error):
+        return True
+    return not told(error) and any(type(cause).__name__ in AWAY for cause in causes(error))
 
 
 def busy(error: BaseException) -> bool:
