@@ -125,7 +125,7 @@ class Desk:
                 f"operation {key_ref(record.id)} is {record.state.word}: only a finished one has an answer to erase"
             )
         audit = _audit(seen, signature, State.COMPLETED)
-        signed = sign(tombstone(self._status(record), ERASED), (*self._trail(record), audit))
+        signed = sign(tombstone(self._status(record), ERASED), (*self._lasting(record), audit))
         left_for = record.expires_at - now if record.expires_at is not None else None
         return self._move(
             "override_completed",

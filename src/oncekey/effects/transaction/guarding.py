@@ -90,7 +90,7 @@ class Guarding:
             connections.recognised(connection)
             self._block = block = Block(self._house.records, exchange, connection, awaited=awaited, whole=True)
             decision = yield from block.enter(exchange.gate.policy.wait_for)
-            say(self._house.said, decision, exchange.claim.id)
+            say(self._house.said, decision, exchange.claim)
             if isinstance(decision, Execute):
                 self._attempt = exchange.attempt(decision, started)
                 self.operation = TransactionOperation(self._attempt, exchange.key, connection)
