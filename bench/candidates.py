@@ -7,6 +7,7 @@ from typing import NamedTuple
 STORES = ("memory", "sqlite", "redis", "postgres")
 MAIN, PEERS = ".venv-bench", ".venv-peers"
 FLOOR, OURS, BARE = "floor", "oncekey", "no layer"
+FROM_STORE = f"{OURS}, no recall"
 
 
 class Candidate(NamedTuple):
@@ -23,6 +24,7 @@ TABLE = (
     Candidate(BARE, "floors:bare", STORES, MAIN, "the application alone (Starlette)"),
     Candidate(FLOOR, "floors:floor", STORES, MAIN, "naive code by hand"),
     Candidate(OURS, "ours:oncekey", STORES, MAIN),
+    Candidate(FROM_STORE, "ours:from_store", STORES, MAIN, "with recall_for=None: every replay asks the store"),
     Candidate("idemkit", "peers:idemkit", ("memory", "redis", "postgres")),
     Candidate("fastapi-idempotency", "peers:fastapi_idempotency", ("memory",)),
     Candidate("fastapi-idempotency-key", "peers:fastapi_idempotency_key", ("memory", "sqlite", "redis")),

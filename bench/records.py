@@ -58,7 +58,7 @@ def _trips(line: Line, tap: Wiretap, size: int) -> dict[str, Any]:
     """Round trips and bytes of a request alone, and for us also of many at once."""
     _ask(line, "first", "warm", 2 * TOGETHER, TOGETHER)
     found: dict[str, Any] = {}
-    for concurrency in (1, TOGETHER) if line.name == OURS else (1,):
+    for concurrency in (1, TOGETHER) if line.name.startswith(OURS) else (1,):
         for phase in PHASES:
             turns, said = tap.turns, tap.sent + tap.received
             answer = _ask(line, phase, f"trips {concurrency}", size * concurrency, concurrency)

@@ -57,6 +57,7 @@ TABLE = (
     Section("sqlite", "Requests: SQLite", "requests", 90, ("sqlite",)),
     Section("redis", "Requests: Redis", "requests", 120, ("redis",)),
     Section("postgres", "Requests: Postgres", "requests", 120, ("postgres",)),
+    Section("claims", "Claim and settle alone", "claims", 40),
     Section("records", "Round trips and bytes", "records", 30),
     Section("growth", "A million records", "growth", 60, (1_000_000,)),
     Section("millions", "Ten million records", "growth", 420, (10_000_000,), asked=True),
