@@ -11,9 +11,10 @@ from oncekey.core.commands import Claim, Claimed, Won
 from oncekey.core.record import Seen
 from oncekey.core.transitions import claimed
 from oncekey.engine.combiner import Combiner
-from oncekey.engine.common import orphaned
+from oncekey.engine.common import orphaned, seen
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import ConfigurationError, MissingExtra, SchemaMissing, StoreUnavailable
+from oncekey.stores.memory import AsyncMemoryStore, MemoryStore
 from tests.engine.stubs import claim
 
 
@@ -218,3 +219,41 @@ async def test_a_command_between_a_lanes_last_look_and_its_end_is_sent() -> None
     loop.call_soon(loop.call_soon, lambda: late.append(combiner(Ask(b"2", 2))))
     await closing
     assert await outcomes(*late) == [2]
+
+
+async def test_duplicates_in_the_queue_share_one_question() -> None:
+    """A hot key costs one for its winner and one for all others, and nobody is told of a victory that is not his."""
+    store, asked = AsyncMemoryStore(MemoryStore()), []
+
+    async def send(many: Sequence[Claim]) -> list[Claimed]:
+        asked.append(len(many))
+        await asyncio.sleep(0)
+        return await store.claim(many)
+
+    combiner: Combiner[Claim, Claimed] = Combiner(send, Tuning(lanes=1), shared=seen)
+    answers = await outcomes(*(combiner(claim("hot")) for _ in range(500)), combiner(claim("cold")))
+    assert sum(isinstance(answer, Won) for answer in answers) == 2
+    assert sum(isinstance(answer, Seen) for answer in answers) == 499
+    assert len(asked) <= 3
+
+
+async def test_duplicates_fail_together() -> None:
+    """While a store is away they do not wait for its time budget one after the other."""
+    script = Script(*(StoreUnavailable("away") for _ in range(99)))
+    script.go.set()
+    combiner: Combiner[Ask, int] = Combiner(script, Tuning(lanes=1), shared=lambda answer: True)
+    failed = await outcomes(*(combiner(Ask(b"hot", number)) for number in range(50)))
+    assert {type(error) for error in failed} == {StoreUnavailable}
+    assert len({id(error) for error in failed}) == 50
+    assert len(script.seen) <= 2
+
+
+async def test_a_duplicate_outlives_the_one_before_it() -> None:
+    """The caller whose question it was has left: the next one asks for itself."""
+    script = Script()
+    combiner: Combiner[Ask, int] = Combiner(script, Tuning(lanes=1), shared=lambda answer: True)
+    first, second = combiner(Ask(b"hot", 1)), combiner(Ask(b"hot", 2))
+    await settle_in()
+    first.cancel()
+    script.go.set()
+    assert await outcomes(second) == [2]

@@ -8,11 +8,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oncekey.core.record import State
+from oncekey.core.commands import Won
+from oncekey.core.record import Seen, State
+from oncekey.engine.common import seen
 from oncekey.engine.threaded import Engine
 from oncekey.engine.threads import ThreadCombiner
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import ConfigurationError, MissingExtra, StoreUnavailable
+from oncekey.stores.memory import MemoryStore
 from tests.engine.stubs import TERMS, Same, Shaky, claim
 from tests.engine.test_front import attempt_on, completed
 
@@ -194,3 +197,44 @@ def test_the_first_commands_after_a_fork_are_all_answered() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == list(range(8))
     assert (len(begun), combiner._leaders) == (1, 0)
+
+
+def test_duplicates_in_the_queue_share_one_question() -> None:
+    """As under asyncio: the winner's, and one for all who stood behind it."""
+    store, asked, entered, go = MemoryStore(), [], threading.Event(), threading.Event()
+
+    def send(many: Sequence[Any]) -> Any:
+        asked.append(len(many))
+        entered.set()
+        go.wait(10)
+        return store.claim(many)
+
+    combiner: ThreadCombiner[Any, Any] = ThreadCombiner(send, Tuning(lanes=1), shared=seen)
+    with ThreadPoolExecutor(40) as pool:
+        first = pool.submit(combiner, claim("other"))
+        entered.wait(10)
+        held = [pool.submit(combiner, claim("hot")) for _ in range(39)]
+        queued(combiner, 39)
+        go.set()
+        answers = [future.result(10) for future in (first, *held)]
+    assert sum(isinstance(answer, Won) for answer in answers) == 2
+    assert sum(isinstance(answer, Seen) for answer in answers) == 38
+    assert len(asked) <= 3
+    assert combiner._leaders == 0
+
+
+def test_duplicates_fail_together() -> None:
+    """While a store is away they do not wait for its time budget one after the other; and each has its own error."""
+    script = Script(None, *(StoreUnavailable("away") for _ in range(99)))
+    combiner: ThreadCombiner[Ask, int] = ThreadCombiner(script, Tuning(lanes=1), shared=lambda answer: True)
+    with ThreadPoolExecutor(21) as pool:
+        first = pool.submit(combiner, Ask(b"first"))
+        script.entered.wait(10)
+        held = [pool.submit(combiner, Ask(b"hot", number)) for number in range(20)]
+        queued(combiner, 20)
+        script.go.set()
+        errors = [future.exception(10) for future in held]
+    assert first.result(5) == 0
+    assert {type(error) for error in errors} == {StoreUnavailable}
+    assert len({id(error) for error in errors}) == 20
+    assert len(script.steps) >= 99 - 2

@@ -25,6 +25,7 @@ from oncekey.engine.common import (
     release,
     say,
     say_settled,
+    seen,
     swapped,
 )
 from oncekey.engine.drivers import drive, drive_async
@@ -50,7 +51,7 @@ class _Batched:
         self.store = store
         self.said = said
         self.claims: Combiner[Claim, Claimed] = Combiner(
-            store.claim, tuning, said.counting("claim"), orphaned=orphaned(keeper)
+            store.claim, tuning, said.counting("claim"), orphaned=orphaned(keeper), shared=seen
         )
         self.settlements: Combiner[Settlement, Written] = Combiner(store.settle, tuning, said.counting("settle"))
         self.renewals: Combiner[Renewal, Written] = Combiner(store.renew, tuning, said.counting("renew"))

@@ -12,6 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from oncekey.engine.events import log
@@ -40,7 +41,8 @@ class Combiner(Generic[C, R]):
     """Call it with one command; it goes out in a batch with its neighbours and its own answer comes back.
 
     Cancelling a caller leaves the batch alone. If its answer arrives all the same, `orphaned` is told, so that a claim
-    that nobody waits for any more can be given back.
+    that nobody waits for any more can be given back. Where `shared` says so, an answer is that of all commands on the
+    same record that stood in the queue when it was asked for: a hot key costs one question, not one for each duplicate.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Combiner(Generic[C, R]):
         counted: Callable[[int], None] | None = None,
         *,
         orphaned: Callable[[C, R], None] | None = None,
+        shared: Callable[[R], bool] | None = None,
     ) -> None:
         self._send = send
         self._store_for = tuning.store_for
@@ -57,6 +60,7 @@ class Combiner(Generic[C, R]):
         self._lanes = tuning.lanes
         self._orphaned = orphaned
         self._counted = counted
+        self._shared = shared
         self.batches = 0
         self.items = 0
         self._reset(None)
@@ -76,18 +80,33 @@ class Combiner(Generic[C, R]):
         if loop is not self._loop or self._pid != os.getpid():
             self._move(loop)
         future: asyncio.Future[R] = loop.create_future()
+        self._enqueue(command, future, loop)
+        return future
+
+    def _enqueue(self, command: C, future: asyncio.Future[R], loop: asyncio.AbstractEventLoop) -> None:
         self._queue.append((command, future))
         if self._waking:
-            return future  # a lane is on its way and takes this one along
+            return  # a lane is on its way and takes this one along
         while self._idle:
             waker = self._idle.pop()
             if not waker.done():  # a lane that was cancelled in its sleep does not wake
                 waker.set_result(None)
                 self._waking = True
-                return future
+                return
         if len(self._running) < self._lanes:
             self._open_lane(loop)
-        return future
+
+    def _follow(self, command: C, future: asyncio.Future[R], first: asyncio.Future[R]) -> None:
+        """The first command's answer, for one that stood behind it. A record that was won is to be seen anew."""
+        if future.done():
+            return
+        error = None if first.cancelled() else first.exception()
+        if error is not None:
+            _fail(future, error)
+        elif not first.cancelled() and self._shared is not None and self._shared(first.result()):
+            future.set_result(first.result())
+        else:
+            self._enqueue(command, future, future.get_loop())
 
     def _move(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not None and self._pid == os.getpid() and self._loop.is_running():
@@ -129,21 +148,23 @@ class Combiner(Generic[C, R]):
             raise
 
     def _take(self) -> list[tuple[C, asyncio.Future[R]]]:
-        """The next batch. Equal ids never share a batch: the later one waits for the earlier one's answer."""
+        """The next batch. Equal ids never share a batch: the later one waits for the earlier answer, or takes it."""
         self._waking = False
         batch: list[tuple[C, asyncio.Future[R]]] = []
         again: list[tuple[C, asyncio.Future[R]]] = []
-        ids: set[bytes] = set()
+        ids: dict[bytes, asyncio.Future[R]] = {}
         queue = self._queue
         while queue and len(batch) < self._limit:
             entry = queue.popleft()
             if entry[1].cancelled():
                 continue
-            if entry[0].id in ids:
-                again.append(entry)
-            else:
-                ids.add(entry[0].id)
+            first = ids.setdefault(entry[0].id, entry[1])
+            if first is entry[1]:
                 batch.append(entry)
+            elif self._shared is not None:
+                first.add_done_callback(partial(self._follow, *entry))
+            else:
+                again.append(entry)
         queue.extendleft(reversed(again))
         return batch
 

@@ -122,6 +122,11 @@ def check_not_released(keeper: Keeper, claim: Claim) -> None:
         raise StoreUnavailable("this claim failed before and is being given back: make a new one, with a new token")
 
 
+def seen(answer: Claimed) -> bool:
+    """Whether all who claim a record may be told this. Its winner is one alone."""
+    return not isinstance(answer, Won)
+
+
 def orphaned(keeper: Keeper) -> Callable[[Claim, Claimed], None]:
     """What to do with the answer to a claim whose caller is gone."""
 

@@ -22,6 +22,7 @@ from oncekey.engine.common import (
     release,
     say,
     say_settled,
+    seen,
     swapped,
 )
 from oncekey.engine.drivers import drive
@@ -70,7 +71,9 @@ class _Batched:
     def __init__(self, store: Store, tuning: Tuning, said: Events) -> None:
         self.store = store
         self.said = said
-        self.claim: ThreadCombiner[Claim, Claimed] = ThreadCombiner(store.claim, tuning, said.counting("claim"))
+        self.claim: ThreadCombiner[Claim, Claimed] = ThreadCombiner(
+            store.claim, tuning, said.counting("claim"), shared=seen
+        )
         self.settle: ThreadCombiner[Settlement, Written] = ThreadCombiner(store.settle, tuning, said.counting("settle"))
         self.renew: ThreadCombiner[Renewal, Written] = ThreadCombiner(store.renew, tuning, said.counting("renew"))
 

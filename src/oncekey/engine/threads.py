@@ -27,14 +27,16 @@ R = TypeVar("R")
 class _Slot(Generic[C, R]):
     """One waiting thread: asleep on `gate` until its answer is there or the lead is passed to it."""
 
-    __slots__ = ("answer", "command", "done", "error", "gate", "leads")
+    __slots__ = ("answer", "command", "done", "error", "followers", "gate", "gone", "leads")
 
     def __init__(self, command: C) -> None:
         self.command = command
         self.gate = threading.Lock()
         self.gate.acquire()
         self.done = False
-        self.leads = False
+        self.leads = self.gone = False
+        # Commands on the same record that stood behind this one when it was sent.
+        self.followers: list[_Slot[C, R]] = []
         self.answer: R | None = None
         self.error: BaseException | None = None
 
@@ -45,15 +47,18 @@ class _Slot(Generic[C, R]):
 
 
 class ThreadCombiner(Generic[C, R]):
-    """Call it with one command from any thread; it goes out in a batch with its neighbours."""
+    """Call it with one command from any thread; it goes out in a batch with its neighbours. `shared` as in combiner."""
 
     def __init__(
         self,
         send: Callable[[Sequence[C]], list[R]],
         tuning: Tuning = DEFAULT,
         counted: Callable[[int], None] | None = None,
+        *,
+        shared: Callable[[R], bool] | None = None,
     ) -> None:
         self._send = send
+        self._shared = shared
         self._lanes = tuning.lanes
         self._limit = tuning.batch
         self._store_for = tuning.store_for
@@ -99,6 +104,7 @@ class ThreadCombiner(Generic[C, R]):
             slot.gate.acquire()
         except BaseException:
             with self._mutex:
+                slot.gone = True
                 if slot in self._queue:
                     self._queue.remove(slot)
             if slot.leads:
@@ -113,7 +119,7 @@ class ThreadCombiner(Generic[C, R]):
             self._deliver(batch)
         except BaseException as error:
             for slot in batch:
-                slot.finish(None, own(error))
+                self._finish(slot, None, own(error))
             if not isinstance(error, Exception):
                 raise
             log.exception("a store call failed in a way that its store does not know")
@@ -122,15 +128,17 @@ class ThreadCombiner(Generic[C, R]):
 
     def _take(self, batch: list[_Slot[C, R]]) -> None:
         again: list[_Slot[C, R]] = []
-        ids = {batch[0].command.id}
+        firsts = {batch[0].command.id: batch[0]}
         with self._mutex:
             while self._queue and len(batch) < self._limit:
                 slot = self._queue.popleft()
-                if slot.command.id in ids:
-                    again.append(slot)
-                else:
-                    ids.add(slot.command.id)
+                first = firsts.setdefault(slot.command.id, slot)
+                if first is slot:
                     batch.append(slot)
+                elif self._shared is not None:
+                    first.followers.append(slot)
+                else:
+                    again.append(slot)
             self._queue.extendleft(reversed(again))
             self.batches += 1
             self.items += len(batch)
@@ -148,21 +156,32 @@ class ThreadCombiner(Generic[C, R]):
         if len(answers) != len(batch):
             raise ValueError(f"the store gave {len(answers)} answers to {len(batch)} commands")
         for slot, answer in zip(batch, answers, strict=True):
-            slot.finish(answer, None)
+            self._finish(slot, answer, None)
+
+    def _finish(self, slot: _Slot[C, R], answer: R | None, error: BaseException | None) -> None:
+        """Its answer, and that of who stood behind it. A record won is to be seen anew by the others."""
+        followers, slot.followers = slot.followers, []
+        shared = error is not None or (self._shared is not None and self._shared(answer))  # type: ignore[arg-type]
+        for follower in followers if shared else ():
+            follower.finish(answer, own(error) if error is not None else None)
+        if not shared and followers:
+            with self._mutex:
+                self._queue.extendleft(one for one in reversed(followers) if not one.gone)
+        slot.finish(answer, error)
 
     def _singly(self, batch: list[_Slot[C, R]], error: OnceKeyError, failures: int) -> None:
         for slot in batch:
             if failures >= PATIENCE:
-                slot.finish(None, own(error))
+                self._finish(slot, None, own(error))
                 continue
             try:
                 [answer] = self._send([slot.command])
             except OnceKeyError as single:
                 failures = failures + 1 if isinstance(single, StoreUnavailable) else 0
-                slot.finish(None, single)
+                self._finish(slot, None, single)
             else:
                 failures = 0
-                slot.finish(answer, None)
+                self._finish(slot, answer, None)
 
     def _pass_on(self) -> None:
         with self._mutex:
