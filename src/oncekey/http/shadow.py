@@ -1,8 +1,8 @@
-"""Shadow mode: what would have become of a request, found out beside it. The request itself is served as if we were
-not there.
+"""Shadow mode: what would have become of a request, found out beside it. The request is served as if we were not there.
 
-Records of shadows are kept apart: under ids that no operation has, with a label that says what they are, without bodies,
-and never unknown, because nobody could find out what became of them. What would be unknown is completed with a mark.
+Records of shadows are kept apart: under ids that no operation has, with a label that says what they are, without
+bodies, and never unknown, because nobody could find out what became of them. What would be unknown is completed with a
+mark.
 """
 
 from __future__ import annotations
