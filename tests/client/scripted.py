@@ -24,6 +24,7 @@ def reply(status: int, body: str = "", **headers: str) -> bytes:
 
 
 DROP = b""
+HANG = b"never"
 CUT_IN_HEADERS = b"HTTP/1.1 201 Created\r\nContent-Type: application/js"
 CUT_IN_BODY = b'HTTP/1.1 201 Created\r\nContent-Length: 50\r\n\r\n{"id": "a'
 CREATED = reply(201, '{"id":"a"}', Content_Type="application/json")
@@ -64,6 +65,9 @@ class Scripted:
                 number = len(self.seen)
                 self.seen.append(Seen(method, path, headers, body))
                 answer = self.script[min(number, len(self.script) - 1)]
+                if answer == HANG:
+                    stream.read()
+                    return
                 connection.sendall(answer)
                 if self.hang_up or answer in {DROP, CUT_IN_HEADERS, CUT_IN_BODY}:
                     return

@@ -13,7 +13,7 @@ import pytest
 from oncekey.client import GaveUp, Journal, NothingSent, OutcomeUnknown, Retries, carriage
 from oncekey.errors import NotExecuted
 from tests.client.callers import CALLERS, FOREIGN, Got
-from tests.client.scripted import CREATED, CUT_IN_BODY, CUT_IN_HEADERS, DROP, Scripted, reply
+from tests.client.scripted import CREATED, CUT_IN_BODY, CUT_IN_HEADERS, DROP, HANG, Scripted, reply
 
 QUICK = Retries(attempts=5, wait_for=0.001, longest_wait_for=0.002, budget=None)
 JSON = {"Content-Type": "application/json"}
@@ -107,6 +107,14 @@ def test_a_redirect_to_another_origin_drops_the_key(
     server = serve(reply(307, Location=stranger.url + "/there"))
     assert call(server, headers=headers).status == 201
     assert stranger.keys == [None]
+
+
+def test_a_server_that_never_answers_is_given_up(call: Callable[..., Got], serve: Serve) -> None:
+    """The deadline holds within an attempt as well, also where the library itself would wait for ever."""
+    server = serve(HANG)
+    with pytest.raises(OutcomeUnknown) as caught:
+        call(server, retries=Retries(try_for=0.2, budget=None))
+    assert caught.value.reason == "time"
 
 
 def test_nothing_sent_is_known(call: Callable[..., Got], serve: Serve, name: str) -> None:

@@ -41,10 +41,13 @@ const NO_END: Partial<Record<Verdict, string>> = { denied: "denied", stale: "old
 const MOST_HOPS = 5;
 const UNKNOWN = ["it may have happened", "Keep the key and ask again later with it; a new key could do it twice."] as const;
 
+/** Timers take no more milliseconds, and fire at once if they get more. */
+const LONGEST = 2 ** 31 - 1;
+
 const sleep = (seconds: number, signal: AbortSignal | null | undefined) =>
   new Promise<void>((resolve, reject) => {
     signal?.throwIfAborted();
-    const timer = setTimeout(resolve, seconds * 1000);
+    const timer = setTimeout(resolve, Math.min(seconds * 1000, LONGEST));
     signal?.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason as Error)), { once: true });
   });
 
@@ -214,7 +217,7 @@ export class Client {
     for (;;) {
       let step: Step = attempts.next(performance.now() / 1000);
       if (step.do === "send") {
-        const outcome = await this.once(prepared);
+        const outcome = await this.once(prepared, step.left);
         if ("answer" in outcome) {
           response = outcome.response;
           step = attempts.answered(outcome.answer, performance.now() / 1000);
@@ -230,26 +233,35 @@ export class Client {
     }
   }
 
-  private async once(prepared: Prepared): Promise<{ answer: Answer; response: Response; bytes: Uint8Array<ArrayBuffer> } | { sent: Sent; error: unknown }> {
+  private async once(prepared: Prepared, left: number | null): Promise<{ answer: Answer; response: Response; bytes: Uint8Array<ArrayBuffer> } | { sent: Sent; error: unknown }> {
     if (globalThis.navigator?.onLine === false) return { sent: "not-sent", error: new TypeError("offline") };
+    const deadline = new AbortController();
+    const stop = () => deadline.abort(prepared.signal?.reason);
+    prepared.signal?.addEventListener("abort", stop);
+    const timer = left === null ? undefined : setTimeout(() => deadline.abort(new DOMException("no time is left", "TimeoutError")), Math.min(left * 1000, LONGEST));
+    let streams: boolean | undefined;
     try {
-      const response = await this.sent(prepared);
-      const streams = response.headers.get("content-type")?.startsWith("text/event-stream");
+      prepared.signal?.throwIfAborted();
+      const response = await this.sent(prepared, deadline.signal);
+      streams = response.headers.get("content-type")?.startsWith("text/event-stream");
       const bytes = new Uint8Array(streams ? [] : await response.clone().arrayBuffer());
       const body = response.ok ? "" : new TextDecoder().decode(bytes);
       return { answer: { status: response.status, headers: response.headers, body }, response, bytes };
     } catch (error) {
       prepared.signal?.throwIfAborted();
-      if (!(error instanceof TypeError)) throw error;
-      const cause = error.cause as { code?: string } | undefined;
+      if (error instanceof Redirected || !(error instanceof TypeError || deadline.signal.aborted)) throw error;
+      const cause = (error as Error).cause as { code?: string } | undefined;
       return { sent: NOT_SENT.has(cause?.code ?? "") ? "not-sent" : "maybe-sent", error };
+    } finally {
+      clearTimeout(timer);
+      if (!streams) prepared.signal?.removeEventListener("abort", stop);
     }
   }
 
   /** Redirects are followed by hand: the key is not for strangers. */
-  private async sent(prepared: Prepared): Promise<Response> {
+  private async sent(prepared: Prepared, signal: AbortSignal): Promise<Response> {
     const { url, method, body, headers } = prepared.request;
-    const init = { ...prepared.init, method, headers, signal: prepared.signal, redirect: "manual" as const };
+    const init = { ...prepared.init, method, headers, signal, redirect: "manual" as const };
     const response = await this.send(url, body.length ? { ...init, body } : init);
     if (response.type === "opaqueredirect") {
       throw new Redirected(`${url} redirects, and the browser does not say where to: send to the final address`);

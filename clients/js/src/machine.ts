@@ -41,6 +41,7 @@ export class Budget {
 /** How long and how often one request is tried. Durations are seconds; null is no limit. */
 export interface Retries {
   attempts: number | null;
+  /** In all: an attempt that is still without an answer then is given up. */
   tryFor: number | null;
   waitFor: number;
   longestWaitFor: number;
@@ -87,7 +88,7 @@ export type Known = "nothing-sent" | "turned-away" | "maybe-done";
 export type Reason = "attempts" | "time" | "budget" | "age" | "wait" | "denied" | "told";
 
 export type Step =
-  | { do: "send"; number: number }
+  | { do: "send"; number: number; left: number | null }
   | { do: "wait"; seconds: number }
   | { do: "deliver"; verdict: Verdict }
   | { do: "stop"; reason: Reason; known: Known; attempts: number };
@@ -122,8 +123,10 @@ export class Attempts {
     // A monotonic clock stands still while the machine sleeps; the server's memory does not.
     const passed = Math.max(now - this.began, (this.clock() - this.beganAt) / 1000);
     if (limit !== null && (this.age ?? 0) + passed >= limit) return this.stop("age");
+    const left = this.terms.tryFor === null ? null : this.terms.tryFor - (now - this.began);
+    if (left !== null && left <= 0) return this.stop("time");
     this.number += 1;
-    return { do: "send", number: this.number };
+    return { do: "send", number: this.number, left };
   }
 
   /** An answer has come, whole. */

@@ -18,6 +18,7 @@ const reply = (status, body = "", headers = {}) =>
     .concat(Object.entries(headers).map(([name, value]) => `${name}: ${value}`), "", body).join("\r\n");
 const CREATED = reply(201, '{"id":"a"}', { "Content-Type": "application/json" });
 const DROP = "";
+const HANG = "never";
 const CUT_IN_HEADERS = "HTTP/1.1 201 Created\r\nContent-Type: application/js";
 const CUT_IN_BODY = 'HTTP/1.1 201 Created\r\nContent-Length: 50\r\n\r\n{"id": "a';
 
@@ -36,11 +37,13 @@ async function scripted(t, ...script) {
       const headers = Object.fromEntries(lines.slice(1).map((line) => [line.split(": ")[0].toLowerCase(), line.slice(line.indexOf(": ") + 2)]));
       const answer = script[Math.min(seen.length, script.length - 1)];
       seen.push({ path: lines[0].split(" ")[1], headers, body });
-      socket.end(answer);
+      if (answer !== HANG) socket.end(answer);
     });
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  t.after(() => server.close());
+  const open = new Set();
+  server.on("connection", (socket) => open.add(socket));
+  t.after(() => (server.close(), open.forEach((socket) => socket.destroy())));
   return { url: `http://127.0.0.1:${server.address().port}`, seen, keys: () => seen.map((one) => one.headers["idempotency-key"]) };
 }
 
@@ -270,4 +273,14 @@ test("programs that share a folder agree on a key, and a damaged file is named",
   assert.equal(readdirSync(place).length, 1);
   writeFileSync(join(place, name), "{");
   await assert.rejects(new Journal(new FolderStorage(place)).pending(), (error) => error instanceof JournalUnusable && error.message.includes(name));
+});
+
+test("a server that never answers is given up at the deadline", async (t) => {
+  const server = await scripted(t, HANG);
+  const one = client({ retries: { ...QUICK, tryFor: 0.2 } });
+  await assert.rejects(one.fetch(server.url, PAY), (error) => error instanceof OutcomeUnknown && error.reason === "time");
+  const long = client({ retries: { ...QUICK, tryFor: 1e9 } });
+  const signal = AbortSignal.timeout(100);
+  await assert.rejects(long.fetch(server.url, { ...PAY, signal }), { name: "TimeoutError" });
+  assert.equal(server.seen.length, 2);
 });

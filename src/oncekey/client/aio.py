@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from oncekey.client.exchange import Guard, Lost, Reply
-from oncekey.client.machine import Send, Wait
+from oncekey.client.machine import Send, Sent, Wait
 
 
 async def run_async(
@@ -25,8 +25,19 @@ async def run_async(
             return end.value
         given = None
         if isinstance(step, Send):
-            given = await send()
+            given = await _in_time(step, send)
         elif isinstance(step, Wait):
             await sleep(step.seconds)
         else:
             await asyncio.to_thread(step.write)
+
+
+async def _in_time(step: Send, send: Callable[[], Awaitable[Reply | Lost]]) -> Reply | Lost:
+    limit = asyncio.timeout(step.left)
+    try:
+        async with limit:
+            return await send()
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        return Lost(Sent.MAYBE, error)

@@ -30,6 +30,7 @@ from oncekey.client.judging import Answer, Verdict, operation_of
 from oncekey.client.machine import Attempts, Deliver, Known, Retries, Send, Sent, Stop, Wait
 from oncekey.core.keys import made_at
 
+_LONGEST = 1_000_000.0  # sockets take no longer time-out
 FIRST_SENT = "Idempotency-First-Sent"
 # Redirects that are no end of the operation: it goes on at another place.
 KEEP_METHOD = frozenset({307, 308})
@@ -290,8 +291,16 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-def run(guard: Guard, send: Callable[[], Reply | Lost], sleep: Callable[[float], object] = time.sleep) -> Any:
-    """Drive a flow under threads."""
+def within(asked: float | None, left: float | None) -> float | None:
+    """A time-out that does not outlast the time that is left."""
+    known = [seconds for seconds in (asked, left) if seconds is not None]
+    return min(known, default=None)
+
+
+def run(
+    guard: Guard, send: Callable[[float | None], Reply | Lost], sleep: Callable[[float], object] = time.sleep
+) -> Any:
+    """Drive a flow under threads. `send` gets the seconds that are left for it."""
     flow = guard.flow()
     given: Reply | Lost | None = None
     try:
@@ -299,7 +308,7 @@ def run(guard: Guard, send: Callable[[], Reply | Lost], sleep: Callable[[float],
             step = flow.send(given)
             given = None
             if isinstance(step, Send):
-                given = send()
+                given = send(None if step.left is None else min(step.left, _LONGEST))
             elif isinstance(step, Wait):
                 sleep(step.seconds)
             else:

@@ -9,13 +9,14 @@ Each wraps any other transport. POST and PATCH get a key, one for all attempts; 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import httpx
 
 from oncekey.client.aio import run_async
 from oncekey.client.carriage import Carriage
-from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams, unframed
+from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams, unframed, within
 from oncekey.client.journal import Journal, Kept, Request
 from oncekey.client.judging import Answer
 from oncekey.client.machine import Retries, Sent
@@ -29,6 +30,7 @@ _OURS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 # In the extensions of a request that follows from another: where that one went, and its guard.
 _BEGAN = "oncekey.began"
 _KEY = "oncekey.key"
+_NO_LIMITS: dict[str, float | None] = dict.fromkeys(("connect", "read", "write", "pool"))
 # Decoded already when the journal kept it.
 _UNKEPT = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
@@ -97,6 +99,11 @@ def _reply(request: httpx.Request, response: httpx.Response, raw: bytes | None) 
     return Reply(Answer(response.status_code, headers, body), response)
 
 
+def _limits(request: httpx.Request) -> dict[str, float | None]:
+    found: dict[str, float | None] = request.extensions.get("timeout", {})
+    return found
+
+
 def _as_it_is(response: httpx.Response) -> bool:
     """An endless answer is handed on as it comes, and that of a stand-in has been read already."""
     return response.is_stream_consumed or streams(response.headers)
@@ -125,10 +132,12 @@ class RetryTransport(httpx.BaseTransport):
         guard, made = _guard(self._terms, request)
         if guard is None:
             return self._inner.handle_request(made)
-        response: httpx.Response = run(guard, lambda: self._sent(made))
+        response: httpx.Response = run(guard, partial(self._sent, made))
         return response
 
-    def _sent(self, request: httpx.Request) -> Reply | Lost:
+    def _sent(self, request: httpx.Request, left: float | None) -> Reply | Lost:
+        timeout = {name: within(limit, left) for name, limit in (_NO_LIMITS | _limits(request)).items()}
+        request.extensions = {**request.extensions, "timeout": timeout}
         try:
             response = self._inner.handle_request(request)
             response.request = request

@@ -36,7 +36,7 @@ class Retries:
     """
 
     attempts: int | None = 8
-    try_for: float | None = 120.0
+    try_for: float | None = 120.0  # in all: an attempt that is still without an answer then is given up
     wait_for: float = 0.25
     longest_wait_for: float = 20.0
     obey_for: float = 60.0  # a longer Retry-After ends the attempts: the caller decides what to do meanwhile
@@ -71,9 +71,10 @@ class Known(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the request now."""
+    """Send the request now. `left` is how many seconds there are for it; None is no limit."""
 
     number: int
+    left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,11 @@ class Attempts:
         passed = max(now - self._began, self._clock() - self._began_at)
         if limit is not None and self._age + passed >= limit:
             return self._stop("age")
+        left = None if self.retries.try_for is None else self.retries.try_for - (now - self._began)
+        if left is not None and left <= 0:
+            return self._stop("time")
         self.number += 1
-        return Send(self.number)
+        return Send(self.number, left)
 
     def answered(self, answer: Answer, now: float) -> Deliver | Wait | Stop:
         """An answer has come, whole."""

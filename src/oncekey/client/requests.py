@@ -8,6 +8,7 @@ It wraps any other adapter. POST and PATCH get a key, one for all attempts; a ke
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from oncekey.client.carriage import Carriage
-from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams, unframed, whole
+from oncekey.client.exchange import Guard, Lost, Reply, Terms, hopeless, lower, run, streams, unframed, whole, within
 from oncekey.client.journal import Journal, Request
 from oncekey.client.judging import Answer
 from oncekey.client.machine import Retries, Sent
@@ -88,7 +89,7 @@ class RetryAdapter(BaseAdapter):
         guard = self._guard(request)
         if guard is None:
             return self._inner.send(request, **how)
-        response: requests.Response = run(guard, lambda: self._sent(request, how))
+        response: requests.Response = run(guard, partial(self._sent, request, how))
         return response
 
     def _guard(self, request: requests.PreparedRequest) -> Guard | None:
@@ -114,9 +115,14 @@ class RetryAdapter(BaseAdapter):
             _put(request, guard.prepared.body)
         return guard
 
-    def _sent(self, request: requests.PreparedRequest, how: dict[str, Any]) -> Reply | Lost:
+    def _sent(self, request: requests.PreparedRequest, how: dict[str, Any], left: float | None) -> Reply | Lost:
+        asked = how["timeout"]
+        if isinstance(asked, tuple):
+            asked = tuple(within(limit, left) for limit in asked)
+        elif asked is None or isinstance(asked, int | float):
+            asked = within(asked, left)
         try:
-            return _reply(self._inner.send(request, **how))
+            return _reply(self._inner.send(request, **how | {"timeout": asked}))
         except _TROUBLE as error:
             return _lost(error)
 

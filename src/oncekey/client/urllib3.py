@@ -38,6 +38,7 @@ from oncekey.client.exchange import (
     streams,
     unframed,
     whole,
+    within,
 )
 from oncekey.client.journal import Journal, Request
 from oncekey.client.judging import Answer
@@ -116,9 +117,12 @@ class RetryPoolManager(urllib3.PoolManager):
         finally:
             _STRANGER.reset(stranger)
 
-    def _sent(self, guard: Guard, kw: dict[str, Any]) -> Reply | Lost:
+    def _sent(self, guard: Guard, kw: dict[str, Any], left: float | None) -> Reply | Lost:
         asked = guard.prepared
         how = kw | {"body": asked.body, "headers": urllib3.HTTPHeaderDict(dict(asked.headers)), "retries": Retry(0)}
+        limit = kw.get("timeout", self.connection_pool_kw.get("timeout"))
+        if limit is None or isinstance(limit, int | float):
+            how["timeout"] = within(limit, left)
         try:
             response = super().urlopen(asked.method, asked.url, False, **how)
             headers = lower(dict(response.headers))
