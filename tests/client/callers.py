@@ -38,6 +38,7 @@ def by_async_httpx(method: str, url: str, body: bytes, headers: dict[str, str], 
 def by_requests(method: str, url: str, body: bytes, headers: dict[str, str], **terms: Any) -> Got:
     with requests.Session() as session:
         session.mount("http://", RetryAdapter(**terms))
+        session.mount("https://", RetryAdapter(**terms))
         response = session.request(method, url, data=body, headers=headers)
         return Got(response.status_code, response.content)
 

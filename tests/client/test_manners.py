@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
+import requests
 
 from oncekey.client import GaveUp, IntentOver, Journal, Mismatch, OutcomeUnknown, Rejected, Retries, carriage, check
+from oncekey.client.aiohttp import RetryMiddleware
 from oncekey.client.httpx import AsyncRetryTransport, RetryTransport
-from tests.client.scripted import CREATED, DROP, reply
+from oncekey.client.requests import RetryAdapter
+from oncekey.client.urllib3 import RetryPoolManager
+from tests.client.scripted import CREATED, CUT_IN_BODY, DROP, reply
 from tests.client.test_transports import QUICK, Serve, call, name, serve
 
 __all__ = ["call", "name", "serve"]  # the fixtures of the transports
@@ -132,6 +139,63 @@ async def test_answers_of_async_httpx_are_whole(serve: Serve) -> None:
         assert (await client.post(server.url + "/pay")).elapsed.total_seconds() >= 0
         async with client.stream("POST", server.url + "/pay") as response:
             assert [part async for part in response.aiter_raw()] == [b'{"id":"a"}']
+
+
+def test_answers_of_urllib3_and_requests_can_be_streamed(serve: Serve) -> None:
+    """They were read to see whether they are whole; whoever wants to read them shall find them."""
+    server = serve(CREATED)
+    with RetryPoolManager() as http, requests.Session() as session:
+        session.mount("http://", RetryAdapter())
+        assert http.request("POST", server.url, preload_content=False).read() == b'{"id":"a"}'
+        assert b"".join(http.request("POST", server.url, preload_content=False).stream(3)) == b'{"id":"a"}'
+        assert http.request("POST", server.url, preload_content=False).json() == {"id": "a"}
+        assert session.post(server.url, stream=True).raw.read() == b'{"id":"a"}'
+        assert b"".join(session.post(server.url, stream=True).iter_content(3)) == b'{"id":"a"}'
+
+
+async def test_streamed_bodies_are_sent_whole_and_again(serve: Serve) -> None:
+    """A generator can be run once; the request is sent twice, framed by its length."""
+    server = serve(DROP, CREATED, DROP, CREATED, DROP, CREATED, DROP, CREATED, DROP, CREATED)
+
+    def parts() -> Iterator[bytes]:
+        yield from (b"one ", b"two")
+
+    async def later() -> AsyncIterator[bytes]:
+        for part in parts():
+            yield part
+
+    def threads() -> None:
+        with httpx.Client(transport=RetryTransport(retries=QUICK)) as client:
+            assert client.post(server.url, content=parts()).status_code == 201
+        with RetryPoolManager(retries_by=QUICK) as http, requests.Session() as session:
+            assert http.request("POST", server.url, body=parts()).status == 201
+            session.mount("http://", RetryAdapter(retries=QUICK))
+            assert session.post(server.url, data=parts()).status_code == 201
+
+    await asyncio.to_thread(threads)
+    async with httpx.AsyncClient(transport=AsyncRetryTransport(retries=QUICK)) as client:
+        assert (await client.post(server.url, content=later())).status_code == 201
+    async with (
+        aiohttp.ClientSession(middlewares=[RetryMiddleware(retries=QUICK)]) as session,
+        session.post(server.url, data=later()) as response,
+    ):
+        assert response.status == 201
+    assert [seen.body for seen in server.seen] == [b"one two"] * 10
+    assert not any("transfer-encoding" in seen.headers for seen in server.seen)
+    assert len(set(server.keys)) == 5
+
+
+def test_a_client_is_shared_by_threads(serve: Serve, journal: Journal) -> None:
+    """One client, one pool, one journal: each request of each thread has one key and its own answer."""
+    server = serve(*([DROP, reply(503), CREATED, CUT_IN_BODY, CREATED] * 12), CREATED)
+    stubborn = Retries(attempts=100, wait_for=0.001, longest_wait_for=0.002, budget=None)
+    transport = RetryTransport(retries=stubborn, journal=journal)
+    with httpx.Client(transport=transport) as client, ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda number: client.post(f"{server.url}/{number}").json(), range(24)))
+    assert answers == [{"id": "a"}] * 24
+    places = {(seen.path, key) for seen, key in zip(server.seen, server.keys, strict=True)}
+    assert len(places) == len({key for _, key in places}) == 24
+    assert journal.pending() == []
 
 
 def test_a_digest_is_one_operation(serve: Serve, journal: Journal) -> None:

@@ -121,7 +121,8 @@ function* codes(body: Members): Generator<string> {
     if (found === undefined) continue;
     for (const name of CODE_MEMBERS) {
       // AWS writes `namespace#Name`.
-      if (name in found) yield String(found[name]).split("#").pop() ?? "";
+      const code = own(found, name);
+      if (typeof code === "string" || typeof code === "number") yield String(code).split("#").pop() ?? "";
     }
   }
 }

@@ -42,6 +42,14 @@ class _Hop(NamedTuple):
 _HOP: ContextVar[_Hop | None] = ContextVar("oncekey_aiohttp", default=None)
 
 
+async def _put(request: aiohttp.ClientRequest, body: bytes) -> None:
+    """The body in memory, with its length: a generator that was read would send nothing."""
+    request.chunked = None
+    for name in ("Transfer-Encoding", "Content-Length"):
+        request.headers.popall(name, None)
+    await request.update_body(body)
+
+
 class RetryMiddleware:
     """Give each POST and PATCH one key, and send it until there is a definite answer.
 
@@ -75,7 +83,7 @@ class RetryMiddleware:
         if hop is not None and not (hop.same_origin and request.method == hop.guard.prepared.method):
             request.headers.popall(carriage.header or "-", None)
             if carriage.member and body:
-                await request.update_body(carriage.key_out_of(body))
+                await _put(request, carriage.key_out_of(body))
             return None
         carried = request.method.upper() in carriage.methods
         if not carried and (not carriage.header or carriage.header not in request.headers):
@@ -86,8 +94,8 @@ class RetryMiddleware:
         guard = hop.guard.onward(asked) if hop else await asyncio.to_thread(Guard.of, self._terms, asked)
         if guard is not None:
             request.headers.update(dict(guard.prepared.headers))
-            if guard.prepared.body != body:
-                await request.update_body(guard.prepared.body)
+            if body:
+                await _put(request, guard.prepared.body)
         return guard
 
     @staticmethod

@@ -57,7 +57,7 @@ def _guard(terms: Terms, request: httpx.Request) -> tuple[Guard | None, httpx.Re
     if guard is None:
         return None, request
     sent = httpx.Headers(list(guard.prepared.headers))
-    if carriage.member:
+    if carriage.member or sent.pop("transfer-encoding", ""):
         sent["content-length"] = str(len(guard.prepared.body))
     made = httpx.Request(
         request.method, request.url, headers=sent, content=guard.prepared.body, extensions=request.extensions

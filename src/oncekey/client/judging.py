@@ -152,7 +152,8 @@ def _codes(body: dict[str, Any]) -> Iterator[str]:
     for place in places:
         if isinstance(place, dict):
             # AWS writes `namespace#Name`.
-            yield from (str(place[name]).rpartition("#")[2] for name in _CODE_MEMBERS if name in place)
+            found = (place.get(name) for name in _CODE_MEMBERS)
+            yield from (str(code).rpartition("#")[2] for code in found if isinstance(code, str | int))
 
 
 def _by_hint(answer: Answer) -> Verdict | None:

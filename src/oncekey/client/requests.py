@@ -7,6 +7,7 @@ It wraps any other adapter. POST and PATCH get a key, one for all attempts; a ke
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3 import HTTPResponse
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 
 from oncekey.client.carriage import Carriage
@@ -122,9 +124,12 @@ class RetryAdapter(BaseAdapter):
         elif asked is None or isinstance(asked, int | float):
             asked = within(asked, left)
         try:
-            return _reply(self._inner.send(request, **how | {"timeout": asked}))
+            reply = _reply(self._inner.send(request, **how | {"timeout": asked}))
         except _TROUBLE as error:
             return _lost(error)
+        if how["stream"] and isinstance(reply, Reply) and not streams(reply.answer.headers):
+            reply.response.raw = HTTPResponse(io.BytesIO(reply.answer.body), preload_content=False)
+        return reply
 
     def close(self) -> None:
         self._inner.close()

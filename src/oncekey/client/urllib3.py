@@ -7,6 +7,7 @@ A PoolManager whose POST and PATCH requests get a key, one for all attempts; a k
 
 from __future__ import annotations
 
+import io
 from contextvars import ContextVar
 from functools import partial
 from typing import Any
@@ -133,7 +134,22 @@ class RetryPoolManager(urllib3.PoolManager):
             return _lost(error)
         if unframed(response.status, headers, body):
             return Lost(Sent.MAYBE, HTTPError("the answer was cut"))
+        if kw.get("preload_content") is False and not streams(headers):
+            response = _unread(response, body)
         return Reply(Answer(response.status, headers, body), response)
+
+
+def _unread(response: urllib3.BaseHTTPResponse, body: bytes) -> urllib3.BaseHTTPResponse:
+    """The same answer, to be read by who wanted to read it."""
+    headers = urllib3.HTTPHeaderDict(response.headers)
+    headers.discard("Content-Encoding")
+    how: dict[str, Any] = {
+        "version": response.version,
+        "version_string": response.version_string,
+        "reason": response.reason,
+    }
+    how |= {"retries": response.retries, "request_url": response.url, "preload_content": False}
+    return urllib3.HTTPResponse(io.BytesIO(body), headers, response.status, **how)
 
 
 def _joined(url: str, where: str) -> str:
