@@ -51,7 +51,8 @@ def test_what_is_no_identity_is_refused(identity: tuple[object, ...]) -> None:
         derived("shop", *identity)  # type: ignore[arg-type]
 
 
-def test_arguments_without_a_canonical_form_are_refused() -> None:
-    """NaN is not equal to itself."""
+@pytest.mark.parametrize("arguments", [float("nan"), {"at": object()}, {"a": {1, 2}}, "\ud800"])
+def test_arguments_without_a_canonical_form_are_refused(arguments: object) -> None:
+    """NaN is not equal to itself, and what is no JSON has many spellings."""
     with pytest.raises(ValueError, match="no canonical form"):
-        tool_key("run", "tool", float("nan"))
+        tool_key("run", "tool", arguments)

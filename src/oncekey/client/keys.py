@@ -59,10 +59,14 @@ def derived(namespace: str, *identity: str | int) -> str:
 
 def tool_key(run: str, tool: str, arguments: object) -> str:
     """The key of one tool call in one run of an agent or a job: the same call with the same arguments has the same."""
-    text = json.dumps(arguments).encode()
+    advice = "these arguments have no canonical form: use JSON without NaN, infinities and lone surrogates"
+    try:
+        text = json.dumps(arguments).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{advice} ({error})") from error
     canonical = jcs.canonical(text)
     if canonical is None:
-        raise ValueError("these arguments have no canonical form: use JSON without NaN, infinities and lone surrogates")
+        raise ValueError(advice)
     return _digest("oncekey tool 1", run, tool, canonical.decode())
 
 
