@@ -185,6 +185,23 @@ async def test_streamed_bodies_are_sent_whole_and_again(serve: Serve) -> None:
     assert len(set(server.keys)) == 5
 
 
+def test_a_key_in_a_body_that_is_empty(call: Call, serve: Serve) -> None:
+    """The key is all of it then."""
+    server = serve(CREATED)
+    call(server, body=b"", carriage=carriage("square"))
+    assert list(json.loads(server.seen[0].body)) == ["idempotency_key"]
+
+
+async def test_a_redirect_that_is_not_followed_lends_its_key_to_nobody(serve: Serve) -> None:
+    """The next request to that place is another operation."""
+    server = serve(reply(307, Location="/there"), CREATED)
+    async with aiohttp.ClientSession(middlewares=[RetryMiddleware(retries=QUICK)]) as session:
+        for path, body in (("/pay", b"1"), ("/there", b"2")):
+            async with session.post(server.url + path, data=body, allow_redirects=False):
+                pass
+    assert len(set(server.keys)) == 2
+
+
 def test_a_client_is_shared_by_threads(serve: Serve, journal: Journal) -> None:
     """One client, one pool, one journal: each request of each thread has one key and its own answer."""
     server = serve(*([DROP, reply(503), CREATED, CUT_IN_BODY, CREATED] * 12), CREATED)

@@ -11,6 +11,7 @@ import pytest
 from oncekey.client import Budget, Retries, derived, tool_key
 from oncekey.client.judging import Answer, judge, retry_after
 from oncekey.client.machine import Attempts, Deliver, Send, Sent, Stop, Wait
+from oncekey.http.problems import PROBLEMS, Retry
 
 VECTORS = Path(__file__).parents[2] / "clients" / "vectors"
 
@@ -30,6 +31,19 @@ def test_decisions(case: dict[str, Any]) -> None:
     answer = answer_of(case)
     assert judge(answer) == case["verdict"]
     assert retry_after(answer, 0.0) == case.get("retry_after")
+
+
+def test_every_problem_has_a_case() -> None:
+    """A refusal that the server learns is one that clients must have thought about; what comes back is never final."""
+    found = json.loads((VECTORS / "decisions.json").read_text("utf-8"))
+    for slug, problem in PROBLEMS.items():
+        verdicts = {
+            case["verdict"]
+            for case in found
+            if case["headers"].get("idempotency-problem") == slug or f'problems/{slug}"' in case["body"]
+        }
+        assert verdicts, slug
+        assert problem.retry is not Retry.SAME_KEY_LATER or not verdicts & {"answer", "mismatch", "over"}, slug
 
 
 def told(step: object) -> dict[str, Any]:

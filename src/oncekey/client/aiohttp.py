@@ -76,11 +76,12 @@ class RetryMiddleware:
         """A redirect to another origin, or one that has become a GET, loses the key: it is not for strangers."""
         hop = _HOP.get()
         _HOP.set(None)
-        if hop is not None and hop.to != request.url:
-            hop = None
         carriage = self._terms.carriage
         body = await request.body.as_bytes() if request.body else b""
-        if hop is not None and not (hop.same_origin and request.method == hop.guard.prepared.method):
+        goes_on = hop is not None and request.method == hop.guard.prepared.method
+        if hop is not None and (hop.to != request.url or (goes_on and body != hop.guard.prepared.body)):
+            hop = None  # it was not followed: this is another request
+        if hop is not None and not (hop.same_origin and goes_on):
             request.headers.popall(carriage.header or "-", None)
             if carriage.member and body:
                 await _put(request, carriage.key_out_of(body))
@@ -94,7 +95,7 @@ class RetryMiddleware:
         guard = hop.guard.onward(asked) if hop else await asyncio.to_thread(Guard.of, self._terms, asked)
         if guard is not None:
             request.headers.update(dict(guard.prepared.headers))
-            if body:
+            if guard.prepared.body:
                 await _put(request, guard.prepared.body)
         return guard
 
