@@ -112,6 +112,14 @@ async def test_an_endless_declared_length_is_no_fault_of_ours() -> None:
     assert (await call(Guarded(Shop()), scope)).status == 413
 
 
+async def test_zeros_in_front_of_a_length_hide_no_truncated_upload() -> None:
+    """They are legal, and however many there are, the length is what follows them."""
+    shop, scope = Shop(), http()
+    scope["headers"].append((b"content-length", b"0" * 30 + b"10"))
+    assert (await call(Guarded(shop), scope, chunks(b"0123"))).status == 400
+    assert shop.effects == []
+
+
 async def test_two_mounts_are_two_endpoints() -> None:
     """Where a framework takes the mount's part off the path, it still belongs to the operation."""
     shop = Shop()

@@ -104,6 +104,14 @@ def test_a_length_that_is_no_number_is_refused(length: str) -> None:
     assert shop.effects == []
 
 
+def test_an_endless_declared_length_is_no_fault_of_ours() -> None:
+    """More digits than Python reads are a body over the cap; zeros in front are none."""
+    assert call(Guarded(Shop()), post(CONTENT_LENGTH="9" * 5000)).status == 413
+    shop = Shop()
+    assert call(Guarded(shop), post(CONTENT_LENGTH="0" * 5000 + "13")).status == 400
+    assert shop.effects == []
+
+
 @pytest.mark.parametrize("how", [{"CONTENT_LENGTH": "11"}, CHUNKED | ENDED])
 def test_a_body_over_the_cap_is_refused(how: dict[str, Any]) -> None:
     """413, by the declared length before reading and by counting while reading; the cap itself is allowed."""

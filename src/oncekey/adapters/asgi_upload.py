@@ -33,7 +33,7 @@ class Upload:
         """Read it all, or return the refusal. A client that leaves before the last byte has sent nothing: `gone`."""
         declared = self._request.header(b"content-length")
         if declared.isdigit():
-            self._declared = int(declared[:19])  # with more digits than these it is too large anyway
+            self._declared = int(declared.lstrip(b"0")[:19] or b"0")  # with more digits it is too large anyway
             if (refusal := self._gate.too_large(self._declared)) is not None:
                 return refusal
         message = await self._receive()

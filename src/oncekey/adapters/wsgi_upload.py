@@ -75,7 +75,8 @@ def read(environ: WSGIEnvironment, request: Request, gate: Gate) -> Reply | None
 def _read_declared(stream: InputStream, declared: str, request: Request, gate: Gate) -> Reply | None:
     if not (declared.isascii() and declared.isdigit()):
         raise RequestRefused("the Content-Length is no number: send the length of the body in bytes")
-    size = left = int(declared)
+    # With more digits than these it is too large anyway, and Python reads no number of any length.
+    size = left = int(declared.lstrip("0")[:19] or "0")
     if (refusal := gate.too_large(size)) is not None:
         return refusal
     pieces = []
