@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from oncekey.adapters.asgi_answer import send_reply
 from oncekey.adapters.asgi_lifespan import check, lifespan
-from oncekey.adapters.asgi_upload import Upload
+from oncekey.adapters.asgi_shadow import AsgiShadow
+from oncekey.adapters.asgi_upload import Upload, path_of
 from oncekey.adapters.asgi_work import Work
 from oncekey.core.decision import Execute
 from oncekey.core.keys import key_ref
@@ -25,6 +26,7 @@ from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError
 from oncekey.http.gate import Choices, Gate
 from oncekey.http.messages import Reply, Request
+from oncekey.http.shadow import ShadowGate
 
 if TYPE_CHECKING:
     from oncekey.engine.events import Sink
@@ -41,7 +43,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class OnceKeyMiddleware:
     """Makes the wrapped application's writes run at most once per key.
 
-    `store` is a URL or an engine to share; the other options are those of `oncekey.http.gate.Gate`.
+    `store` is a URL or an engine to share; the other options are those of `oncekey.http.gate.Gate`. With `shadow` no
+    request is changed or refused: the sinks are told what would have become of it.
     """
 
     def __init__(
@@ -50,16 +53,19 @@ class OnceKeyMiddleware:
         store: str | AsyncStore | AsyncEngine,
         *,
         sinks: tuple[Sink, ...] = (),
+        shadow: bool = False,
         **choices: Unpack[Choices],
     ) -> None:
         self.app = app
-        self.gate = Gate(**choices).on_its_own()
+        self.gate = (ShadowGate if shadow else Gate)(**choices).on_its_own()
         tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
-        self._open = (lambda: AsyncEngine(store, tuning, sinks)) if isinstance(store, str) else None
-        self.engine = store if isinstance(store, AsyncEngine) else AsyncEngine(store, tuning, sinks)
+        heard = () if shadow else sinks
+        self._open = (lambda: AsyncEngine(store, tuning, heard)) if isinstance(store, str) else None
+        self.engine = store if isinstance(store, AsyncEngine) else AsyncEngine(store, tuning, heard)
         self.running = self.engine.running
         self.checked = self.ending = False
         self.gate.keep_time_with(self.engine.now)
+        self.shadow = AsgiShadow(self, store, sinks) if shadow else None
 
     def reopen(self) -> None:
         """Before a second start: a new engine on the same address, if a shutdown has closed the first one."""
@@ -69,6 +75,9 @@ class OnceKeyMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
+        if self.shadow is not None:
+            await self.shadow(scope, receive, send)
+            return
         kind = scope["type"]
         if kind == "http":
             # A second installation on the same path finds the first one's mark and steps aside.
@@ -87,7 +96,7 @@ class OnceKeyMiddleware:
     async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate = self.gate
         headers = [(name.lower(), value) for name, value in scope["headers"]]
-        request = Request(scope["method"], _path(scope), scope.get("query_string", b""), headers, b"")
+        request = Request(scope["method"], path_of(scope), scope.get("query_string", b""), headers, b"")
         upload = Upload(receive, request, gate)
         # A key in a header is looked at before the body is read; a key in the body cannot be.
         found = gate.key(request) if gate.dialect.header is not None else ""
@@ -128,9 +137,3 @@ class OnceKeyMiddleware:
             await Work(self, exchange, taken, upload, send).run(scope)
         else:
             await send_reply(send, taken)
-
-
-def _path(scope: Scope) -> str:
-    """The whole path. Where a framework takes a mount's part off, two mounts would pass for one endpoint."""
-    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
-    return path if not root or path == root or path.startswith(root + "/") else root + path

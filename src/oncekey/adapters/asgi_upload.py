@@ -10,7 +10,7 @@ from oncekey.http.answer import refuse
 from oncekey.http.messages import Reply, Request
 
 if TYPE_CHECKING:
-    from oncekey.adapters.asgi import Message, Receive
+    from oncekey.adapters.asgi import Message, Receive, Scope
     from oncekey.http.gate import Gate
 
 
@@ -85,3 +85,9 @@ class Upload:
         self.ended = True
         if self._waiting is not None:
             self._waiting.set()
+
+
+def path_of(scope: Scope) -> str:
+    """The whole path. Where a framework takes a mount's part off, two mounts would pass for one endpoint."""
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    return path if not root or path == root or path.startswith(root + "/") else root + path

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oncekey.adapters.asgi_answer import send_reply
+from oncekey.adapters.asgi_upload import path_of
 from oncekey.adapters.wsgi_answer import told
 from oncekey.adapters.wsgi_upload import PIECE, request_of
 from oncekey.engine.events import log
@@ -37,7 +38,7 @@ class AsgiEndpoint:
             await _live(receive, send)
             return
         headers = [(name.lower(), value) for name, value in scope["headers"]]
-        request = Request(scope["method"], _path(scope), scope.get("query_string", b""), headers, b"")
+        request = Request(scope["method"], path_of(scope), scope.get("query_string", b""), headers, b"")
         reply = await _read(request, receive) or await self.reply(request)
         await send_reply(send, _without_body(reply) if request.method == "HEAD" else reply)
 
@@ -116,11 +117,6 @@ def _whole(stream: Any, left: int) -> bytes:
         pieces.append(piece)
         left -= len(piece)
     return b"".join(pieces)
-
-
-def _path(scope: MutableMapping[str, Any]) -> str:
-    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
-    return path if not root or path == root or path.startswith(root + "/") else root + path
 
 
 def _without_body(reply: Reply) -> Reply:

@@ -18,8 +18,7 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from oncekey.adapters.asgi import _path
-from oncekey.adapters.asgi_upload import Upload
+from oncekey.adapters.asgi_upload import Upload, path_of
 from oncekey.adapters.fastapi_endpoint import GUARDING, OPERATION, entering, response_of, run
 from oncekey.effects.link import Flow
 from oncekey.effects.transaction.guarding import Guarding
@@ -66,7 +65,7 @@ def _guarded(house: House, handler: Handler) -> Handler:
         # A layer in front that guards the request already is the one that counts.
         if OPERATION in scope or not gate.covers(scope["method"], scope["path"]):
             return await handler(request)
-        asked = messages.Request(scope["method"], _path(scope), scope["query_string"], list(scope["headers"]), b"")
+        asked = messages.Request(scope["method"], path_of(scope), scope["query_string"], list(scope["headers"]), b"")
         upload = Upload(request.receive, asked, gate)
         exchange = await _exchange(gate, asked, upload)
         if isinstance(exchange, Reply):

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from oncekey.adapters.wsgi_answer import told
 from oncekey.adapters.wsgi_duty import GRACE_FOR, Duty
+from oncekey.adapters.wsgi_shadow import WsgiShadow
 from oncekey.adapters.wsgi_upload import OPERATION, read, request_of, with_body
 from oncekey.adapters.wsgi_work import Work
 from oncekey.core.decision import Execute
@@ -34,6 +35,7 @@ from oncekey.errors import OnceKeyError, RequestRefused
 from oncekey.http.answer import refuse
 from oncekey.http.gate import Choices, Gate
 from oncekey.http.messages import Reply
+from oncekey.http.shadow import ShadowGate
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -47,7 +49,8 @@ if TYPE_CHECKING:
 class OnceKeyWSGI:
     """Makes the wrapped application's writes run at most once per key.
 
-    `store` is a URL or an engine to share; the other options are those of `oncekey.http.gate.Gate`.
+    `store` is a URL or an engine to share; the other options are those of `oncekey.http.gate.Gate`. With `shadow` no
+    request is changed or refused: the sinks are told what would have become of it.
     """
 
     def __init__(
@@ -56,20 +59,24 @@ class OnceKeyWSGI:
         store: str | Store | Engine,
         *,
         sinks: tuple[Sink, ...] = (),
+        shadow: bool = False,
         **choices: Unpack[Choices],
     ) -> None:
         self.app = app
-        self.gate = Gate(**choices).on_its_own()
+        self.gate = (ShadowGate if shadow else Gate)(**choices).on_its_own()
         if isinstance(store, Engine):
             self.engine = store
         else:
             tuning = Tuning(store_for=self.gate.policy.store_for, waiting=self.gate.policy.waiting)
-            self.engine = Engine(store, tuning, sinks)
+            self.engine = Engine(store, tuning, () if shadow else sinks)
         self.gate.keep_time_with(self.engine.now)
         self.duty = Duty(self.engine, owned=not isinstance(store, Engine))
+        self.shadow = WsgiShadow(self, store, sinks) if shadow else None
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request."""
+        if self.shadow is not None:
+            return self.shadow(environ, start_response)
         # A second installation on the same path finds the first one's mark and steps aside.
         if environ["REQUEST_METHOD"] in self.gate.methods and OPERATION not in environ:
             request = request_of(environ)
@@ -86,6 +93,8 @@ class OnceKeyWSGI:
 
     def shutdown(self, grace_for: float = GRACE_FOR) -> None:
         """Take no new work, wait for what runs, record the rest as unknown, and let go of the store."""
+        if self.shadow is not None:
+            self.shadow.shutdown()
         self.duty.end(grace_for)
 
     def _guard(self, request: Request, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""Shadow mode: what would have become of a request, found out beside it. The request is served as if we were not there.
+"""Shadow mode: what would have become of a request, found out beside it, while it is served as if we were not there.
 
 Records of shadows are kept apart: under ids that no operation has, with a label that says what they are, without
 bodies, and never unknown, because nobody could find out what became of them. What would be unknown is completed with a
@@ -75,7 +75,7 @@ class Ended:
 class Watch:
     """One request that is watched: what is known of it, and who is told. Either colour drives it."""
 
-    def __init__(self, gate: ShadowGate, said: Events, request: Request) -> None:
+    def __init__(self, gate: Gate, said: Events, request: Request) -> None:
         self.gate = gate
         self.request = request
         self._said = said
@@ -91,8 +91,7 @@ class Watch:
     @property
     def bodiless(self) -> bool:
         """Whether the headers say that there is no body to wait for."""
-        length = self.request.header(b"content-length").strip(b"0 ")
-        return not length and not self.request.header(b"transfer-encoding")
+        return self.request.header(b"content-length").strip() == b"0"
 
     def take(self, chunk: bytes) -> None:
         """A piece of the body has passed."""
