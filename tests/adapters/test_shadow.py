@@ -150,7 +150,7 @@ async def test_the_outcome_table_decides_what_a_retry_would_get(status: int, the
     [
         (RuntimeError("x"), events.SHADOW_UNKNOWN),
         (NotExecuted(), events.SHADOW_RETRIED),
-        (Declined("no", 402), events.SHADOW_REPLAYED),
+        (Declined({"why": "no"}, 402), events.SHADOW_REPLAYED),
     ],
 )
 async def test_an_exception_goes_where_it_went(error: Exception, then: str) -> None:
@@ -167,6 +167,7 @@ async def test_an_exception_goes_where_it_went(error: Exception, then: str) -> N
             await shadowed.ask()
         assert raised.value is error
     assert shadowed.told == [events.SHADOW_CREATED, then]
+    assert b'"no"' not in shadowed.records[0].outcome
 
 
 async def test_no_record_of_a_shadow_is_taken_for_a_real_one() -> None:

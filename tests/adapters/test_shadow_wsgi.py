@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,14 @@ from oncekey.stores.memory import MemoryStore
 from tests.adapters.wsgi_kit import Closing, Server, Shop, call, post
 
 
+def wait_for(question: Callable[[], Any]) -> None:
+    """Until it is so."""
+    deadline = time.monotonic() + 60
+    while not question():
+        assert time.monotonic() < deadline, "it never came about"
+        time.sleep(0.001)
+
+
 class Shadowed:
     """An application in shadow mode over a memory store, and what was told of it."""
 
@@ -37,8 +45,7 @@ class Shadowed:
         """Send a request, and wait until its shadow is written down."""
         before = len(self.heard)
         answer = call(self.app, environ)
-        while len(self.heard) == before or self.store.scan((State.CLAIMED,)).records:
-            time.sleep(0.001)
+        wait_for(lambda: len(self.heard) > before and not self.store.scan((State.CLAIMED,)).records)
         return answer
 
     @property
@@ -101,6 +108,22 @@ def test_the_body_is_read_as_the_application_likes(how: str) -> None:
     assert shadowed.told == [events.SHADOW_REPLAYED]
 
 
+def test_a_generator_has_its_end_too() -> None:
+    """It begins when the server asks for its first piece, long after the call has returned."""
+
+    def lately(environ: Any, start_response: Any) -> Iterator[bytes]:
+        environ["wsgi.input"].read()
+        start_response("500 Internal Server Error", [])
+        yield b"x"
+
+    shadowed = Shadowed(lately)
+    for _ in range(2):
+        call(shadowed.app)
+        wait_for(lambda: shadowed.store.scan((State.COMPLETED,)).records)
+    shadowed.app.shutdown()
+    assert shadowed.told == [events.SHADOW_CREATED, events.SHADOW_UNKNOWN]
+
+
 def test_an_upload_of_unknown_length_ends_where_it_ends() -> None:
     """As servers give it that have undone the chunks."""
     shadowed = Shadowed(Shop())
@@ -152,8 +175,7 @@ def test_an_exception_goes_where_it_went() -> None:
     for _ in range(2):
         with pytest.raises(SystemExit):
             shadowed.ask()
-        while shadowed.store.scan((State.CLAIMED,)).records:
-            time.sleep(0.001)
+        wait_for(lambda: shadowed.heard and not shadowed.store.scan((State.CLAIMED,)).records)
     shadowed.app.shutdown()
     assert shadowed.told == [events.SHADOW_CREATED, events.SHADOW_UNKNOWN]
 
