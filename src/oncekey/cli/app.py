@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 
+from oncekey.cli.checking import doctor_of_app
 from oncekey.cli.commands import COMMANDS, STORELESS
 from oncekey.cli.exits import Exit, code_of
 from oncekey.cli.naming import NotFound
@@ -55,6 +56,8 @@ def guarded(words: list[str]) -> Exit:
         listen_to_logs(remarks)
         if given.command in {"relay", "outbox"}:
             return _outbox(given)
+        if given.command == "doctor" and given.app:
+            return doctor_of_app(given, _output(given))
         return run(given)
     except BrokenPipeError:
         raise

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 
 from oncekey import operations
-from oncekey.cli import changes, copying, erasing
+from oncekey.cli import changes, checking, copying, erasing
 from oncekey.cli.exits import Exit
 from oncekey.cli.naming import named, ring
 from oncekey.cli.outputs import Output, Showing
@@ -53,17 +53,6 @@ def stats(store: Store, given: Given, out: Output) -> Exit:
     return Exit.OK
 
 
-def doctor(store: Store, given: Given, out: Output) -> Exit:
-    """Check."""
-    health = operations.doctor(store)
-    out.health(health)
-    if not health.reachable:
-        return Exit.UNREACHABLE
-    if health.refused:
-        return Exit.UNSAFE
-    return Exit.FOUND if given.strict and health.warned else Exit.OK
-
-
 def client(given: Given) -> Exit:
     """Look at the journal of a client. It needs no store."""
     from oncekey.cli import client as journal  # noqa: PLC0415 - no other command needs a client
@@ -99,5 +88,5 @@ COMMANDS: dict[str, Command] = {
     "import": copying.import_,
     "purge": purge,
     "stats": stats,
-    "doctor": doctor,
+    "doctor": checking.doctor,
 }

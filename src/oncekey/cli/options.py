@@ -72,7 +72,7 @@ def parser() -> Parser:
         lambda made: options_outbox.fill_relay(made, _count, _seconds),
     )
     command("outbox", "look after an outbox", lambda made: options_outbox.fill_outbox(made, shared, _count))
-    command("doctor", "check the store, its settings and this machine", _doctor)
+    command("doctor", "check the store, its settings and this machine, or an application", _doctor)
     return top
 
 
@@ -214,6 +214,17 @@ def _purge(made: argparse.ArgumentParser) -> None:
 
 def _doctor(made: argparse.ArgumentParser) -> None:
     made.add_argument("--strict", action="store_true", help="exit 1 if there is a warning")
+    made.add_argument(
+        "--app", metavar="MODULE:NAME", help="an application instead: its routes, its choices and its store; shop:app"
+    )
+    made.add_argument(
+        "--allow",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="with --app: accept what is found: 'POST /login'",
+    )
+    made.add_argument("--no-store", action="store_true", help="with --app: do not ask the store")
 
 
 def _count(text: str) -> int:

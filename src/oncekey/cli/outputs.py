@@ -16,6 +16,7 @@ from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Seen
 from oncekey.engine.sealing import Sealer
 from oncekey.operations import (
+    AppHealth,
     Change,
     CopyReport,
     EraseReport,
@@ -60,6 +61,7 @@ class Output(Protocol):
     def purged(self, report: PurgeReport) -> None: ...
     def stats(self, counted: dict[str, int | str]) -> None: ...
     def health(self, health: Health) -> None: ...
+    def app_health(self, health: AppHealth) -> None: ...
 
 
 class JsonOutput:
@@ -118,17 +120,36 @@ class JsonOutput:
         _say(counted)
 
     def health(self, health: Health) -> None:
+        _say(_health(health))
+
+    def app_health(self, health: AppHealth) -> None:
+        routes = [
+            {"method": route.method, "path": route.path, "name": route.name, "guarded": route.guarded}
+            for route in health.routes
+        ]
         _say(
             {
-                "store": health.store,
-                "reachable": health.reachable,
-                "refused": health.refused,
+                "app": health.app,
+                "exposed": health.exposed,
                 "warned": health.warned,
-                "skew": health.skew,
-                "versions": health.versions,
-                "findings": [finding._asdict() for finding in health.findings],
+                "routes": routes,
+                "findings": [risk._asdict() for risk in health.risks],
+                "accepted": health.accepted,
+                "stores": [_health(store) for store in health.stores],
             }
         )
+
+
+def _health(health: Health) -> dict[str, Any]:
+    return {
+        "store": health.store,
+        "reachable": health.reachable,
+        "refused": health.refused,
+        "warned": health.warned,
+        "skew": health.skew,
+        "versions": health.versions,
+        "findings": [finding._asdict() for finding in health.findings],
+    }
 
 
 def _say(fields: dict[str, Any]) -> None:

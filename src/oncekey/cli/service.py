@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from oncekey.cli.exits import Exit
+from oncekey.cli.loading import named_object
 from oncekey.cli.outputs import Output
 from oncekey.errors import ConfigurationError
 from oncekey.once import OnceKey
@@ -95,18 +94,7 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 def loaded(app: str) -> OnceKey:
     """The installation that `module:name` names, as seen from the folder at hand."""
-    module, colon, name = app.partition(":")
-    if not (module and colon and name):
-        raise ConfigurationError(f"--app {app!r} names no installation: write module:name, such as shop:once")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except AttributeError as missing:
-        raise ConfigurationError(f"--app {app}: {missing}") from missing
-    except Exception as broken:
-        raise ConfigurationError(f"--app {app} cannot be loaded: {type(broken).__name__}: {broken}") from broken
+    found = named_object(app)
     if not isinstance(found, OnceKey):
         raise ConfigurationError(f"--app {app} is a {type(found).__name__}: name the OnceKey installation itself")
     return found

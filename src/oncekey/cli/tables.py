@@ -18,15 +18,18 @@ from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
 from oncekey.core.record import Record, Seen, State
 from oncekey.operations import (
+    AppHealth,
     Change,
     CopyReport,
     EraseReport,
     Exported,
+    Finding,
     Health,
     Kept,
     Listing,
     MigrationReport,
     PurgeReport,
+    Risk,
     digest,
     history,
     kept,
@@ -41,7 +44,7 @@ STYLES = {
     State.UNKNOWN: "bold red",
     State.EXPIRED: "dim",
 }
-LEVELS = {"ok": "green", "warning": "yellow", "refusal": "bold red"}
+LEVELS = {"ok": "green", "warning": "yellow", "exposed": "bold red", "refusal": "bold red"}
 
 
 class Paper(Console):
@@ -198,14 +201,20 @@ class TableOutput:
         head.add_row("store", Text(visible(health.store)))
         head.add_row("versions", versions)
         self.out.print(head)
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        for finding in sorted(health.findings, key=lambda finding: list(LEVELS).index(finding.level)):
-            table.add_row(Text(finding.level, LEVELS[finding.level]), Text(visible(finding.what)))
-            if finding.fix:
-                table.add_row("", Text(f"to do: {visible(finding.fix)}"))
-        self.out.print(table)
+        self.out.print(_findings(health.findings))
+
+    def app_health(self, health: AppHealth) -> None:
+        """The stores, then what the application shows."""
+        for store in health.stores:
+            self.health(store)
+            self.out.print()
+        guarded = sum(route.guarded for route in health.routes)
+        self.out.print(
+            Text(f"{visible(health.app)}: {len(health.routes)} routes that change something, {guarded} guarded")
+        )
+        if health.accepted:
+            self.out.print(Text(f"accepted: {visible(', '.join(health.accepted))}"))
+        self.out.print(_findings(health.risks))
 
 
 QUIET = "stop whoever works on the old store, and run this again"
@@ -223,6 +232,18 @@ def _to_do(report: CopyReport) -> Iterator[str]:
         yield f"{last.running} are in progress, and may end otherwise: {QUIET}"
     elif not (report.identical or report.stopped or report.rehearsed or last.left):
         yield f"the source keeps changing: {QUIET}"
+
+
+def _findings(findings: Sequence[Finding | Risk]) -> Table:
+    """Worst last, so that they stand where the eye is."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in sorted(findings, key=lambda finding: list(LEVELS).index(finding.level)):
+        table.add_row(Text(finding.level, LEVELS[finding.level]), Text(visible(finding.what)))
+        if finding.fix:
+            table.add_row("", Text(f"to do: {visible(finding.fix)}"))
+    return table
 
 
 def _table(*names: str) -> Table:

@@ -9,7 +9,7 @@ from oncekey.operations.changing import KEEP_FOR, Change, Desk, Signature, histo
 from oncekey.operations.cleaning import PurgeReport, SweepReport, purge, sweep
 from oncekey.operations.copying import CopyReport, Pass, Source, Walk, check_clocks, copy, digest
 from oncekey.operations.erasing import EraseReport, checked_digest, digest_of, erase
-from oncekey.operations.health import Health, MigrationReport, doctor, migrate, stats
+from oncekey.operations.health import Health, MigrationReport, doctor, migrate, stats, versions
 from oncekey.operations.looking import (
     CHOICES,
     ID_DIGITS,
@@ -27,12 +27,16 @@ from oncekey.operations.looking import (
     next_of,
 )
 from oncekey.operations.recordfile import Contents, Exported, File, export
+from oncekey.operations.risks import AppHealth, Risk, assess
+from oncekey.operations.routes import Layer, Route, Surface, surface
+from oncekey.stores.contract import Finding
 
 __all__ = [
     "CHOICES",
     "ID_DIGITS",
     "KEEP_FOR",
     "PAGE",
+    "AppHealth",
     "Change",
     "Contents",
     "CopyReport",
@@ -40,18 +44,24 @@ __all__ = [
     "EraseReport",
     "Exported",
     "File",
+    "Finding",
     "Health",
     "Kept",
+    "Layer",
     "Listing",
     "MigrationReport",
     "Next",
     "Pass",
     "PurgeReport",
+    "Risk",
+    "Route",
     "Signature",
     "Source",
+    "Surface",
     "SweepReport",
     "Walk",
     "answer",
+    "assess",
     "check_clocks",
     "checked_digest",
     "copy",
@@ -76,5 +86,7 @@ __all__ = [
     "read_answer",
     "scrubbed",
     "stats",
+    "surface",
     "sweep",
+    "versions",
 ]
