@@ -7,12 +7,12 @@ import pytest
 
 from oncekey.core.commands import Page
 from oncekey.core.record import Guarantee, State
-from oncekey.operations import PurgeReport, SweepReport, purge, sweep
+from oncekey.operations import PurgeReport, SweepReport, purge, sweep, would_purge
 from oncekey.stores.contract import Store
 from oncekey.stores.memory import MemoryStore
 from oncekey.stores.sqlite import open_sync
 from oncekey.testing.clock import ManualClock
-from tests.operations.filled import DAY, claim, complete, fill
+from tests.operations.filled import DAY, claim, complete, fill, settle
 
 
 def state(store: Store, id_: bytes) -> State | None:
@@ -162,3 +162,17 @@ def test_several_purges_share_the_work(tmp_path_factory: pytest.TempPathFactory)
     assert sum(report.swept.unknown for report in reports) == 60
     for store in stores:
         store.close()
+
+
+def test_a_rehearsed_purge_counts_what_a_real_one_does(store: MemoryStore, clock: ManualClock) -> None:
+    """Lapsed, expired, and answers whose own time is over; nothing is changed."""
+    fill(store)
+    settle(store, claim(store, "soft"), State.COMPLETED, keep_for=DAY, due_for=5)
+    claim(store, "before", lease_for=1, state=State.CLAIMED)
+    clock.advance(10)
+    before = dict(store._records)
+    rehearsed = would_purge(store)
+    assert store._records == before
+    real = purge(store)
+    assert (rehearsed.swept, rehearsed.deleted) == (real.swept, real.deleted) == (SweepReport(1, 1), 2)
+    assert (rehearsed.rehearsed, rehearsed.finished, rehearsed.stopped) == (True, True, False)

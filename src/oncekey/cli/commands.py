@@ -42,7 +42,10 @@ def purge(store: Store, given: Given, out: Output) -> Exit:
     """Sweep, then delete what has expired."""
     with stoppable() as stopped:
         with out.progress("purging", given.limit) as told:
-            report = operations.purge(store, limit=given.limit, stop=stopped, progress=told)
+            if given.dry_run:
+                report = operations.would_purge(store, stop=stopped, progress=told)
+            else:
+                report = operations.purge(store, limit=given.limit, stop=stopped, progress=told)
         out.purged(report)
     return Exit.INTERRUPTED if report.stopped else Exit.OK
 

@@ -210,6 +210,7 @@ def _reconcile(made: argparse.ArgumentParser) -> None:
 
 def _purge(made: argparse.ArgumentParser) -> None:
     made.add_argument("--limit", metavar="N", type=_count, help="delete at most so many")
+    made.add_argument("--dry-run", action="store_true", help="change nothing, and say what would be done (reads all)")
 
 
 def _doctor(made: argparse.ArgumentParser) -> None:

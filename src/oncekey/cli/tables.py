@@ -151,11 +151,12 @@ class TableOutput:
     def purged(self, report: PurgeReport) -> None:
         """What is gone and what was swept."""
         swept = report.swept
-        self.out.print(f"swept: {swept.unknown} to unknown, {swept.failed_retryable} to failed_retryable")
+        would = "would be " if report.rehearsed else ""
+        self.out.print(f"{would}swept: {swept.unknown} to unknown, {swept.failed_retryable} to failed_retryable")
         if swept.moved_on:
             self.out.print(f"  {swept.moved_on} more were settled or renewed by others meanwhile")
         end = "" if report.finished else "; stopped before the end" if report.stopped else "; limit reached"
-        self.out.print(f"deleted: {report.deleted} expired{end}")
+        self.out.print(f"{would}deleted: {report.deleted} expired{end}")
 
     def copied(self, report: CopyReport) -> None:
         """What was written, what stands now, and what must still be done."""

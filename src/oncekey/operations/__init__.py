@@ -6,7 +6,7 @@ Everything here takes a store for threads and returns plain values; nothing here
 from oncekey.operations.address import masked, opened, scrubbed
 from oncekey.operations.answers import answer, read_answer
 from oncekey.operations.changing import KEEP_FOR, Change, Desk, Signature, history
-from oncekey.operations.cleaning import PurgeReport, SweepReport, purge, sweep
+from oncekey.operations.cleaning import PurgeReport, SweepReport, purge, sweep, would_purge
 from oncekey.operations.copying import CopyReport, Pass, Source, Walk, check_clocks, copy, digest
 from oncekey.operations.erasing import EraseReport, checked_digest, digest_of, erase
 from oncekey.operations.health import Health, MigrationReport, doctor, migrate, stats, versions
@@ -89,4 +89,5 @@ __all__ = [
     "surface",
     "sweep",
     "versions",
+    "would_purge",
 ]

@@ -7,10 +7,11 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from oncekey.core.commands import Done, Page, Swap, Written
+from oncekey.core.commands import DONE, Done, Page, Swap, Written
 from oncekey.core.flows import Terms, lapse
 from oncekey.core.policy import Policy, ms
-from oncekey.core.record import IN_PROGRESS, Record, Seen, State
+from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State
+from oncekey.core.transitions import TABLE, Facts, refusal
 from oncekey.engine.common import tell_lapsed
 from oncekey.engine.events import PURGED, Events, Sink
 from oncekey.operations.looking import NOW, PAGE
@@ -39,6 +40,7 @@ class PurgeReport:
     deleted: int
     finished: bool
     stopped: bool
+    rehearsed: bool = False
 
 
 def usual_terms() -> Terms:
@@ -106,6 +108,29 @@ def _count(report: SweepReport, lapsed: Record, written: Written, told: Callable
     else:
         report.failed_retryable += 1
     told(lapsed)
+
+
+def would_purge(
+    store: Store,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[int], None] = lambda deleted: None,
+) -> PurgeReport:
+    """What a purge would do now: every finished record is looked at, and nothing is changed."""
+    swept, deleted, after = SweepReport(), 0, None
+    terms = usual_terms()
+    while True:
+        page = store.scan((*IN_PROGRESS, *FINAL), after=after, limit=PAGE)
+        for record in page.records:
+            lapsed = lapse(Seen(record, page.now), terms)
+            if lapsed is not None:
+                _count(swept, lapsed, DONE, silent)
+            facts = Facts(page.now)
+            deleted += any(refusal(TABLE[row], record, facts) is None for row in ("expire", "expire_softly"))
+        progress(deleted)
+        after = page.after
+        if after is None or stop():
+            return PurgeReport(swept, deleted, finished=after is None, stopped=after is not None, rehearsed=True)
 
 
 def purge(
