@@ -106,6 +106,19 @@ def test_a_flask_application_is_looked_into() -> None:
     assert seen(app) == {"POST /pay/<int:id>": True, "PUT /pay/<int:id>": False}
 
 
+def test_routes_that_commit_with_their_work_are_known(tmp_path: Path) -> None:
+    """FastAPI's and Flask's own guards show themselves; the guarantee that they need is no risk there."""
+    once = OnceKey(f"sqlite:///{tmp_path}/shop.db", scope=BY, policy=Policy(guarantee="transactional"))
+    router, app, flask = APIRouter(route_class=once.fastapi(session=view)), FastAPI(), Flask(__name__)
+    router.post("/pay")(view)
+    app.include_router(router, prefix="/api")
+    app.post("/login")(view)
+    assert seen(app) == {"POST /api/pay": True, "POST /login": False}
+    flask.post("/pay")(once.flask(session=view)(view))
+    assert seen(flask) == {"POST /pay": True}
+    assert [risk.name for risk in assess("x", surface(flask), []).risks] == []
+
+
 DJANGO = """
 import sys
 from django.conf import settings
@@ -117,8 +130,7 @@ from django.http import HttpResponse
 from django.urls import include, path, re_path
 from django.views import View
 from django.views.decorators.http import require_POST, require_safe
-from oncekey import OnceKeyWSGI, by_header
-from oncekey.http.gate import Gate
+from oncekey import OnceKey, OnceKeyWSGI, Policy, by_header
 from oncekey.operations import surface
 
 class Orders(View):
@@ -133,7 +145,8 @@ def pay(request): ...
 def marked(request): ...
 
 app = OnceKeyWSGI(get_wsgi_application(), "memory://", scope=by_header("Authorization"), paths=["/shop"])
-marked.oncekey_gate = Gate(scope=by_header("Authorization"))
+once = OnceKey("sqlite:///shop.db", scope=by_header("Authorization"), policy=Policy(guarantee="transactional"))
+marked = once.django()(marked)
 inner = [path("pay/<int:id>", pay), path("look", look), path("orders", Orders.as_view())]
 urlpatterns = [path("shop/", include(inner)), re_path(r"^any/(?P<id>[0-9]+)$", anything), path("other/marked", marked)]
 for route in surface(app).routes:

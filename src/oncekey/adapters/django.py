@@ -40,6 +40,7 @@ class DjangoGuard:
     def __init__(self, house: House, using: str) -> None:
         self._house = house
         self._using = using
+        self.oncekey_gate = house.gate  # by this `oncekey doctor --app` knows what is guarded
 
     def __call__(self, view: View) -> View:
         """The view, guarded."""
@@ -55,6 +56,7 @@ class DjangoGuard:
                 return _atomic(view, {self._using} - exempt)(request, *args, **kwargs)
             return self._guarded(request, functools.partial(view, request, *args, **kwargs))
 
+        guarded.oncekey_gate = self.oncekey_gate  # type: ignore[attr-defined] # as above
         guarded._non_atomic_requests = exempt | {self._using}  # type: ignore[attr-defined] # noqa: SLF001 - Django's own mark
         return guarded
 

@@ -44,6 +44,8 @@ def route_class(house: House, session: Any) -> type[APIRoute]:
         raise ConfigurationError(f"session={session!r} is no dependency: write once.fastapi(session=get_session)")
 
     class OnceKeyRoute(APIRoute):
+        oncekey_gate = house.gate  # by this `oncekey doctor --app` knows that the route is guarded
+
         def __init__(self, path: str, endpoint: Callable[..., Any], **choices: Any) -> None:
             # An included router makes its routes again, from endpoints that know already.
             if house.gate.methods.intersection(choices.get("methods") or ()) and not hasattr(endpoint, "oncekey"):

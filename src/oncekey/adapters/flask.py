@@ -47,6 +47,7 @@ def guarding(house: House, session: Any) -> Callable[[View], View]:
                 return view(*args, **kwargs)
             return _guarded(house, session, functools.partial(view, *args, **kwargs))
 
+        guarded.oncekey_gate = house.gate  # type: ignore[attr-defined] # by this `oncekey doctor --app` knows it
         return guarded
 
     return guard

@@ -74,7 +74,7 @@ def _risks(found: Surface) -> Iterator[Risk]:
         )
     for number, layer in enumerate(found.layers):
         which = f"layer {number + 1}: " if len(found.layers) > 1 else ""
-        for risk in (*_policy(layer.gate), *_store(layer)):
+        for risk in (*_policy(layer), *_store(layer)):
             yield risk._replace(what=which + risk.what)
 
 
@@ -102,8 +102,10 @@ def _route(route: Route) -> Iterator[Risk]:
     )
 
 
-def _policy(gate: Gate) -> Iterator[Risk]:
-    yield from _guarantee(gate.policy)
+def _policy(layer: Layer) -> Iterator[Risk]:
+    gate = layer.gate
+    if not (layer.within and gate.policy.guarantee == "transactional"):
+        yield from _guarantee(gate.policy)
     yield from _times(gate)
     if gate.scope is SHARED:
         yield Risk(

@@ -3,7 +3,7 @@
 An application is looked at as it is: Starlette and FastAPI, Flask, Django, and whatever wraps them. No framework is
 imported, for the application has done that. What cannot be looked into is said, never taken for guarded.
 
-A layer shows itself by its `gate`; a view, a route or a middleware that is guarded by other means by a `oncekey_gate`.
+A layer shows itself by its `gate`; a view, a route or a middleware that is guarded in a transaction by `oncekey_gate`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _PLACE = re.compile(r"\{[^}]*\}|<[^>]*>|\(\?P<[^)]*\)")
 
 
 class Layer(NamedTuple):
-    """One OnceKey before a route; `store` is its address, if it says so."""
+    """One OnceKey before a route; `store` is its address, if it says so. `within`: it commits with the work."""
 
     gate: Gate
     store: str = ""
+    within: bool = False
 
 
 class Route(NamedTuple):
@@ -186,7 +187,7 @@ class _Walk:
 def _layer(thing: Any) -> Layer | None:
     gate = getattr(thing, MARK, None) or getattr(getattr(thing, "__self__", None), MARK, None)
     if isinstance(gate, Gate):
-        return Layer(gate)
+        return Layer(gate, within=True)
     gate = getattr(thing, "gate", None)
     if not isinstance(gate, Gate):
         return None
