@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
+from contextlib import closing
 from itertools import product
 from typing import Any
 
+import psycopg
 import pytest
+import redis
 
 from oncekey.core.commands import Page, Swap
 from oncekey.core.decision import Execute
@@ -12,7 +16,7 @@ from oncekey.core.flows import Terms, enter, lapse
 from oncekey.core.journal import Call, Journal
 from oncekey.core.record import Guarantee, Record, Seen, State, replace
 from oncekey.engine.journals import journal_of, sealed
-from oncekey.errors import ConfigurationError
+from oncekey.errors import ConfigurationError, RecordUnreadable
 from oncekey.operations import CopyReport, Desk, Signature, Walk, check_clocks, copy, digest_of, erase, sweep
 from oncekey.operations.copying import canonical, is_running, may_replace, shielded
 from oncekey.stores.contract import Store
@@ -20,7 +24,19 @@ from oncekey.stores.memory import MemoryStore
 from oncekey.stores.open import open_store
 from oncekey.testing.bench import Exactly, another_request, drive
 from oncekey.testing.clock import ManualClock
-from tests.operations.every_store import DAY, KINDS, PLAIN, RING, answered, body_of, ended, opened, record_of, taken
+from tests.operations.every_store import (
+    DAY,
+    KINDS,
+    PLAIN,
+    RING,
+    answered,
+    body_of,
+    ended,
+    opened,
+    record_of,
+    taken,
+    url_of,
+)
 
 ANN = Signature("ann", "moving house, ticket 9")
 PAIRS = [pytest.param(one, two, id=f"{one}-{two}") for one, two in product(KINDS, KINDS) if one != two]
@@ -242,3 +258,31 @@ def test_a_lease_that_is_over_is_moved_as_it_is() -> None:
     assert shielded(Seen(record, 9)).state is State.EXECUTING
     assert lapse(Seen(record, 10), Terms(keep_for=1, reconcile_after_for=1)) is not None
     assert isinstance(open_store("memory://").scan((State.UNKNOWN,)), Page)
+
+
+def damaged(kind: str, url: str, id_: bytes) -> None:
+    """Make one record unreadable for this version."""
+    if kind == "redis":
+        with redis.Redis.from_url(url.partition("?")[0]) as client:
+            client.set(b"{ok}:" + id_, b"\x09 of a newer layout")
+        return
+    if kind == "postgres":
+        with psycopg.connect(url) as connection:
+            connection.execute("UPDATE oncekey_records SET format = 9 WHERE id = %s", (id_,))
+        return
+    column = "format" if kind == "sqlite" else "guarantee"
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+        file.execute(f"UPDATE oncekey_record SET {column} = 9 WHERE id = ?", (id_,))
+        file.commit()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "sqlite-damaged", "postgres", "redis"])
+def test_a_record_that_cannot_be_read_stops_a_copy(kind: str, request: pytest.FixtureRequest) -> None:
+    """Left out, its key would be free in the target: nothing is called identical, and nothing is said to be whole."""
+    url = url_of(kind.partition("-")[0], request)
+    with closing(open_store(url)) as store:
+        store.migrate()
+        claims = [answered(store, "alice", str(number)) for number in range(3)]
+        damaged(kind, url, claims[1].id)
+        with pytest.raises(RecordUnreadable):
+            moved(store, MemoryStore())

@@ -21,7 +21,6 @@ def copy(store: Store, given: Given, out: Output) -> Exit:
     """Copy every record of the store into another one."""
     if given.to == given.store:
         raise ConfigurationError("--to is the store that --store names: name the store that the records shall go to")
-    _refuse_unreadable(store)
     target = operations.opened(given.to, store_for=given.store_for)
     try:
         operations.check_clocks(store, target)
@@ -39,7 +38,6 @@ def import_(store: Store, given: Given, out: Output) -> Exit:
 
 def export(store: Store, given: Given, out: Output) -> Exit:
     """Write every record of the store into a file."""
-    _refuse_unreadable(store)
     with stoppable() as stopped:
         with out.progress("exporting", None) as told:
             done = operations.export(Walk(store), Path(given.file), stop=stopped, progress=told)
@@ -65,11 +63,3 @@ def _copied(source: Source, target: Store, given: Given, out: Output) -> Exit:
 def _refuse_memory(target: Store) -> None:
     if target.url.startswith("memory:"):
         raise ConfigurationError("memory:// is gone when this command ends: name a store that lasts")
-
-
-def _refuse_unreadable(store: Store) -> None:
-    unreadable = store.stats().get("unreadable")
-    if unreadable:
-        raise ConfigurationError(
-            f"{unreadable} records were written by a newer OnceKey and cannot be read by this one: use that version"
-        )

@@ -128,11 +128,12 @@ class Swap(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page of a listing; `after` continues it, None ends it."""
+    """A page of a listing; `after` continues it, None ends it. `unreadable` records were met and left out."""
 
     records: list[Record]
     after: str | None
     now: int
+    unreadable: int = 0
 
 
 class Purged(NamedTuple):

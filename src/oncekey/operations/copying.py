@@ -22,7 +22,7 @@ from oncekey.core.commands import Done, Stale, Swap, Written
 from oncekey.core.keys import key_ref
 from oncekey.core.record import IN_PROGRESS, NO_LABEL, Guarantee, Record, Seen, State, encode, replace
 from oncekey.core.transitions import TABLE, Facts, refusal
-from oncekey.errors import ConfigurationError
+from oncekey.errors import ConfigurationError, RecordUnreadable
 from oncekey.operations.address import masked
 from oncekey.operations.changing import Signature
 from oncekey.operations.cleaning import BATCH, LONGEST_REST
@@ -57,14 +57,24 @@ class Walk(NamedTuple):
     store: Store
 
     def pages(self, limit: int) -> Iterator[list[Seen]]:
-        """In the store's own order."""
+        """In the store's own order. One that cannot be read would be absent from the copy: refused."""
         after = None
+        _refuse(self.store.stats().get("unreadable", 0))
         while True:
             page = self.store.scan(CHOICES["all"], after=after, limit=limit)
+            _refuse(page.unreadable)
             yield [Seen(record, page.now) for record in page.records]
             after = page.after
             if after is None:
                 return
+
+
+def _refuse(unreadable: int | str) -> None:
+    if unreadable:
+        raise RecordUnreadable(
+            f"{unreadable} records of the source cannot be read by this version, and without them their keys would run "
+            f"again: use the version that wrote them, or look at what the log says of them"
+        )
 
 
 @dataclass(slots=True)

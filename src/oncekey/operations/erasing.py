@@ -83,6 +83,7 @@ def erase(
         for record in page.records:
             _erase(desk, Seen(record, page.now), digest, signature, report)
         report.looked += len(page.records)
+        report.unreadable += page.unreadable
         progress(report.looked)
         after = page.after
         if after is None:

@@ -24,6 +24,7 @@ Rare verbs take one item.
   (milliseconds of the store's clock, negative: relative to now), only those whose lease_until or due_at is not later.
   In-progress, unknown and failed records are found without a scan of all keys. Due unknown records, asked for alone,
   come in the order of their times, the longest due first, and cost what the page has, however many are not due yet.
+  What cannot be read is left out and counted (`Page.unreadable`), or raises RecordUnreadable.
   `undated`: unknown records, asked for alone, that have no time at all, at the same cost.
 * `purge`: one small batch of FINAL records past expires_at, the condition on the deleting statement itself; several
   processes may run it at once. Completed records past due_at lose their outcome and become EXPIRED.

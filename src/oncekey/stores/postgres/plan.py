@@ -7,7 +7,8 @@ INSERT waited is invisible to the INSERT and visible to the SELECT behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from oncekey.core.commands import DONE, Claim, Claimed, Page, Purged, Renewal, Settlement, Stale, Swap, Won, Written
@@ -28,6 +29,8 @@ NO_CAP = 1 << 62
 # Tables up to this size are counted exactly.
 COUNTED_BYTES = 32 << 20
 NO_TOKENS = blobs([])
+# Where the id and due_at stand in a row.
+ID, DUE = 1, 11
 STATES = {int(state): state for state in State}
 GUARANTEES = {int(guarantee): guarantee for guarantee in Guarantee}
 
@@ -227,9 +230,10 @@ class PostgresPlan:
             name = "scan_open" if set(wanted.states) <= set(LISTED) else "scan_all"
             page = self._ask(name, smalls(list(wanted.states)), id_, long(wanted.due_before), more)
         rows, clock = yield [page, self._look([])]
-        records = [seen(row).record for row in rows[:limit]]
-        last = f"{records[-1].due_at or 0}:{records[-1].id.hex()}" if len(rows) > limit else None
-        return Page(records, last, clock[0][0])
+        listed = rows[:limit]
+        records = list(_readable(listed))
+        last = f"{listed[-1][DUE] or 0}:{listed[-1][ID].hex()}" if len(rows) > limit else None
+        return Page(records, last, clock[0][0], len(listed) - len(records))
 
     def purge(self, limit: int) -> Steps[Purged]:
         """Delete a small batch, and with what is left of the limit drop answers whose time is over."""
@@ -324,6 +328,13 @@ def seen(row: tuple[Any, ...]) -> Seen:
         outcome,
     )
     return Seen(record, now)
+
+
+def _readable(rows: Sequence[tuple[Any, ...]]) -> Iterator[Record]:
+    # One record that cannot be read must not hide the others from who lists them.
+    for row in rows:
+        with suppress(RecordUnreadable):
+            yield seen(row).record
 
 
 def seen_by_id(rows: Sequence[tuple[Any, ...]]) -> dict[bytes, Seen]:

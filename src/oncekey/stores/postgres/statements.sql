@@ -4,7 +4,7 @@
 --
 -- {table}, {schema} and {now} are filled in when the file is read, {settling}, {open}, {final} from the table of
 -- core.transitions and core.record. {columns} is a record as plan.py reads it, {now} the server's clock in milliseconds.
--- {formats} keeps this code away from records that it cannot read: they are neither listed nor deleted.
+-- {formats} keeps this code away from records that it cannot read: they are neither listed nor deleted; a walk over all counts them.
 
 
 -- name: claim (prepared)
@@ -126,10 +126,10 @@ ORDER BY r.due_at, r.id LIMIT $2::int8
 
 
 -- name: scan_all
--- A page of records in any state, in the order of the primary key.
+-- A page of records in any state, in the order of the primary key; what cannot be read is there to be counted.
 SELECT {now}, {columns}
 FROM {table} AS r
-WHERE r.state = ANY($1::int2[]) AND r.format IN ({formats}) AND r.id > $2::bytea
+WHERE (r.state = ANY($1::int2[]) OR r.format NOT IN ({formats})) AND r.id > $2::bytea
       AND ($3::int8 IS NULL OR CASE WHEN r.state IN ({in_progress}) THEN r.lease_until ELSE r.due_at END
            <= $3 + CASE WHEN $3 <= 0 THEN {now} ELSE 0 END)
 ORDER BY r.id LIMIT $4::int8

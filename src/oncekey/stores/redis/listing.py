@@ -105,13 +105,14 @@ def scan(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps[Pag
     wanted = wanted._replace(due_before=wanted.due(now))
     walk = _by_sets if LISTED.issuperset(wanted.states) else _by_all_keys
     try:
-        records, after = yield from walk(keys, wanted, after, limit)
+        records, after, unreadable = yield from walk(keys, wanted, after, limit)
     except (ValueError, KeyError) as wrong:
         raise no_cursor(wrong) from wrong
-    return Page(records, after, now)
+    return Page(records, after, now, unreadable)
 
 
-Walked = tuple[list[Record], str | None]
+# The records, the cursor, and how many cannot be read.
+Walked = tuple[list[Record], str | None, int]
 
 
 class Spot(NamedTuple):
@@ -147,8 +148,8 @@ def _by_sets(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps
         more = yield from _by_set(keys, wanted, spot, limit + 1 - len(found))
         found += more
         if len(found) > limit:
-            return [record for record, _ in found[:limit]], str(found[limit - 1][1])
-    return [record for record, _ in found], None
+            return [record for record, _ in found[:limit]], str(found[limit - 1][1]), 0
+    return [record for record, _ in found], None, 0
 
 
 def _numbers(states: Iterable[State]) -> list[int]:
@@ -173,14 +174,21 @@ def _by_set(keys: Keys, wanted: Wanted, spot: Spot, count: int) -> Steps[list[tu
         if not fresh:
             skipped += len(entries)  # all of them share the instant at which the last page ended
             continue
-        records = yield from _looked(keys, [entry.key for entry in fresh], spot.number)
-        numbered = [(record, entry) for record, entry in zip(records, fresh, strict=True) if record is not None]
+        looked = yield from _looked(keys, [entry.key for entry in fresh], spot.number)
+        numbered = [(record, entry) for record, entry in zip(looked.records, fresh, strict=True) if record is not None]
         found += [(r, entry) for r, entry in numbered if wanted.matches(r, NOW) and place(r).number == spot.number]
         spot, skipped = fresh[-1], 0
     return found[:count]
 
 
-def _looked(keys: Keys, asked: list[bytes], set_: int = NO_SET) -> Steps[list[Record | None]]:
+class Looked(NamedTuple):
+    """What stands under some keys, in their order. None: nothing, or one of those that are `unreadable`."""
+
+    records: list[Record | None]
+    unreadable: int
+
+
+def _looked(keys: Keys, asked: list[bytes], set_: int = NO_SET) -> Steps[Looked]:
     """The records under these keys; those of a set that are gone are taken off it."""
     [reply] = yield [call(commands.LOOK, asked, [])]
     records: list[Record | None] = []
@@ -189,7 +197,7 @@ def _looked(keys: Keys, asked: list[bytes], set_: int = NO_SET) -> Steps[list[Re
     gone = [key for key, card in zip(asked, reply[1:], strict=True) if card is None]
     if gone and set_ != NO_SET:
         yield [forgetting(keys, set_, gone)]
-    return records
+    return Looked(records, records.count(None) - len(gone))
 
 
 def _read(id_: bytes, card: Any) -> Record | None:
@@ -210,21 +218,24 @@ def _by_all_keys(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> S
     waiting = [keys.record + bytes.fromhex(id_) for id_ in rest.split(",") if id_]
     at_end = after is not None and cursor == "0"
     found: dict[bytes, Record] = {}
+    unreadable = 0
     for _ in range(SCANS):
         if not waiting and not at_end:
             [reply] = yield [plain("SCAN", cursor, "MATCH", keys.record + b"*", "COUNT", limit + 1)]
             cursor, waiting = sound(reply)[0].decode(), list(reply[1])
             at_end = cursor == "0"
         if waiting:
-            records = yield from _looked(keys, waiting)
-            found |= {r.id: r for r in records if r is not None and wanted.matches(r, NOW)}
+            looked = yield from _looked(keys, waiting)
+            unreadable += looked.unreadable
+            found |= {r.id: r for r in looked.records if r is not None and wanted.matches(r, NOW)}
             waiting = []
         if len(found) > limit or at_end:
             break
     ids = list(found)
     if at_end and len(ids) <= limit:
-        return list(found.values()), None
-    return [found[id_] for id_ in ids[:limit]], f"{cursor}:{','.join(id_.hex() for id_ in ids[limit:])}"
+        return list(found.values()), None, unreadable
+    rest = ",".join(id_.hex() for id_ in ids[limit:])
+    return [found[id_] for id_ in ids[:limit]], f"{cursor}:{rest}", unreadable
 
 
 def purge(keys: Keys, limit: int) -> Steps[Purged]:
@@ -247,10 +258,10 @@ def purge(keys: Keys, limit: int) -> Steps[Purged]:
 
 def _end_answers(keys: Keys, dated: list[bytes], now: int) -> Steps[tuple[int, int]]:
     """End these answers; how many were ended, and how many keys more were taken off the list."""
-    records = yield from _looked(keys, dated)
+    looked = yield from _looked(keys, dated)
     over = Wanted((State.COMPLETED,), now)
     swaps, others = [], []
-    for key, record in zip(dated, records, strict=True):
+    for key, record in zip(dated, looked.records, strict=True):
         if record is not None and over.matches(record, NOW):
             new = replace(record, state=State.EXPIRED, version=record.version + 1, outcome=b"", due_at=None)
             swaps.append(swapping(keys, Swap(record, new)))

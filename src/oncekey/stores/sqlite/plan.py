@@ -237,7 +237,9 @@ class SqlitePlan:
             name = "scan_open" if LISTED.issuperset(wanted.states) else "scan_any"
             rows = yield Rows(STATEMENTS[name], (bits(wanted.states), due, due, spot.seq, limit + 1))
         page = rows[:limit]
-        return Page(list(_readable(page)), str(Spot.of(page[-1])) if len(rows) > limit else None, now)
+        records = list(_readable(page))
+        last = str(Spot.of(page[-1])) if len(rows) > limit else None
+        return Page(records, last, now, len(page) - len(records))
 
     def purge(self, limit: int) -> Steps[Purged]:
         """Delete first, then drop the answers whose own time is over. `more` says that the batch was cut short."""
