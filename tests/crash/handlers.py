@@ -6,6 +6,7 @@ within this process, in a file in the folder for killed ones.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
@@ -137,6 +139,28 @@ GOOD = {
     "wsgi-latch": wsgi(latched_sync, latch=True),
     "wsgi-downstream": wsgi(deduplicated_sync, **DOWNSTREAM),
 }
+
+
+def afterwards(store: str, folder: Path) -> Trial:
+    """Work that goes on when the answer is out, outside of what is guarded."""
+    ledger = Ledger(folder)
+    mails = os.open(folder / "mails", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    weakref.finalize(ledger, os.close, mails)
+
+    async def mail(key: str) -> None:
+        await asyncio.sleep(0)
+        os.write(mails, f"{key}\n".encode())
+        await asyncio.sleep(0)
+
+    async def endpoint(request: Request) -> JSONResponse:
+        await request.body()
+        key = request.scope["oncekey"].key
+        return JSONResponse({"number": ledger.add(key)}, 201, background=BackgroundTask(mail, key))
+
+    app = Starlette(routes=[Route("/pay", endpoint, methods=["POST"])])
+    guard: Any = OnceKeyMiddleware
+    app.add_middleware(guard, store=store, scope=SHARED, policy=Policy(lease_for=LEASE_FOR))
+    return Trial(asgi=app, request=PAY, effects=ledger.count)
 
 
 # ---- bad ones ----------------------------------------------------------------------------------------------------

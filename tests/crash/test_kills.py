@@ -12,7 +12,7 @@ from oncekey.core.record import Guarantee, State
 from oncekey.errors import ConfigurationError
 from oncekey.testing import RuleBroken
 from oncekey.testing.crashes import Place, Trial, Way, explore_kills
-from tests.crash.handlers import BAD, GOOD, PAY, asgi, charge
+from tests.crash.handlers import BAD, GOOD, PAY, afterwards, asgi, charge
 
 STORES = ("sqlite", "postgres", "redis")
 
@@ -60,6 +60,16 @@ def test_before_the_latch_a_killed_attempt_is_run_again(name: str) -> None:
     states = list(ends.values())
     assert set(states[:begun]) == set(states[done:]) == {State.COMPLETED}
     assert set(states[begun:done]) == {State.UNKNOWN}
+
+
+def test_whoever_is_killed_after_the_answer_has_answered() -> None:
+    """Background work is not guarded: a process that dies in it leaves the answer, and nobody runs it again."""
+    report = explore_kills(afterwards).check()
+    at_mail = [case for case in report.cases if "in mail" in str(case.step)]
+    assert len(at_mail) >= 3
+    assert {(case.again.state, case.again.status, case.again.effects) for case in at_mail} == {
+        (State.COMPLETED, 201, 1)
+    }
 
 
 # ---- what the tool must see ---------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import metadata
 
-from oncekey.core.record import State
+from oncekey.core.record import IN_PROGRESS, State
 from oncekey.errors import OnceKeyError, SchemaMissing, StoreUnavailable
 from oncekey.operations.address import embedded, masked, scrubbed
 from oncekey.stores.contract import Finding, Store
@@ -84,6 +84,7 @@ def doctor(store: Store, clock: Callable[[], float] = _machine_clock) -> Health:
         if not embedded(store.url) and not any(MIGRATE in finding.fix for finding in findings):
             skew, margin = _skew(store, clock)
             findings.append(_about(skew, margin))
+        findings += _set_back(store)
     except StoreUnavailable as trouble:
         findings.append(Finding("refusal", scrubbed(str(trouble), store.url)))
         return Health(masked(store.url), reachable=False, findings=findings, versions=versions())
@@ -97,6 +98,22 @@ def _settings(store: Store) -> list[Finding]:
         return store.check()
     except SchemaMissing as missing:
         return [Finding("refusal", str(missing), f"run `{MIGRATE}`")]
+
+
+def _set_back(store: Store) -> list[Finding]:
+    """Whether the store's clock has gone back since the oldest work in progress was claimed."""
+    page = store.scan(IN_PROGRESS)
+    by = max((record.claimed_at - page.now for record in page.records), default=0)
+    if by <= SKEW:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"the store's clock was set back by {by / 1000:.0f} s or more: work in progress was claimed in its future",
+            "set it by NTP in small steps only; leases of owners that have died last that much longer, and "
+            "`oncekey resolve` settles them by hand",
+        )
+    ]
 
 
 def _skew(store: Store, clock: Callable[[], float]) -> tuple[int, int]:

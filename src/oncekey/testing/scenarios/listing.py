@@ -85,6 +85,31 @@ def the_longest_due_come_first(bench: Bench) -> None:
 
 
 @scenario
+def a_millisecond_makes_a_difference(bench: Bench) -> None:
+    """Times are whole milliseconds, and none is lost: what is due one later is not due yet."""
+    at = bench.now() - HOUR
+    later, sooner = _due(bench, at + 1), _due(bench, at)
+
+    def due(instant: int) -> list[bytes]:
+        return [one.id for one in listed(bench.store, (State.UNKNOWN,), instant) if one.id in ids(later, sooner)]
+
+    expect(due(at - 1), [], "a millisecond before the first")
+    expect(due(at), [sooner.id], "at the first")
+    expect(due(at + 1), [sooner.id, later.id], "a millisecond after the first")
+
+
+def _due(bench: Bench, at: int) -> Claim:
+    """An unknown record that is due at this instant."""
+    claim = bench.settled(State.UNKNOWN, keep_for=None)
+    seen = bench.record(claim.id)
+    done(
+        bench.store.swap(Swap(seen, replace(seen, version=seen.version + 1, due_at=at))),
+        "an unknown record is given a time",
+    )
+    return claim
+
+
+@scenario
 def what_has_no_time_is_listed_apart(bench: Bench) -> None:
     """Unknown records without a time have a listing of their own, in pages, and leave it when they are given one."""
     dead = [bench.settled(State.UNKNOWN, keep_for=None) for _ in range(5)]
