@@ -86,6 +86,7 @@ class Arena:
         self.crowd = Crowd(self.slots, self.history, plan.seed)
         self.nemesis = Nemesis(self.slots, store, self.history, plan.seed + 1)
         self.nemesis.watched = lambda operation, kind: self._spawn(self._watch(operation, kind))
+        self.nemesis.mixed = self._mix
         self.began = time.monotonic()
         self.over = False
         self.found: list[Broken] = []
@@ -197,6 +198,8 @@ class Arena:
         bodies = list(self.crowd.bodies.get(operation, ()))
         while bodies and time.monotonic() < died + QUIET_WITHIN:
             call = await self.crowd.ask(operation, bodies[0], slot=self.nemesis.one(), within=1.0)
+            if call.kind is Kind.UNKNOWN:
+                self.nemesis.told_unknown.setdefault(operation, asyncio.Event()).set()
             if call.kind is Kind.MISMATCH:
                 bodies.pop(0)
             elif call.kind is Kind.FINAL and kind == KILLED:
@@ -205,6 +208,12 @@ class Arena:
             elif call.kind is Kind.FINAL and call.at > died + BACK_WITHIN:
                 return
             await asyncio.sleep(0.05)
+
+    async def _mix(self, newer: Slot, older: Slot) -> None:
+        """Show a record of a newer worker to an older one."""
+        with contextlib.suppress(TimeoutError):
+            await newer.until_up()
+            await self.crowd.across(newer, older)
 
     # ---- the quiet -----------------------------------------------------------------------------------------------
 

@@ -122,6 +122,15 @@ class Crowd:
         self.history.brief.add(operation)
         await self.ask(operation, body)
 
+    async def across(self, first: Slot, then: Slot, tries: int = 5) -> None:
+        """Has one worker do it, and asks another one for the answer."""
+        operation, body = self.new()
+        for _ in range(tries):
+            call = await self.ask(operation, body, slot=first)
+            if call.kind is Kind.FINAL:
+                await self.ask(operation, body, slot=then)
+                return
+
     # ---- calls ---------------------------------------------------------------------------------------------------
 
     def new(

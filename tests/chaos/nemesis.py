@@ -31,6 +31,10 @@ FINAL_ANSWER, REPLAYED = b"HTTP/1.1 201", b"idempotency-replayed"
 Blow = Callable[[], Awaitable[None]]
 
 
+async def _nothing(newer: Slot, older: Slot) -> None:
+    """Nobody looks."""
+
+
 class Nemesis:
     """One run's. `landed` is called by the provider for every effect, before it replies."""
 
@@ -41,10 +45,15 @@ class Nemesis:
         self.dice = random.Random(seed)
         self.version = 1
         self.pauses = itertools.cycle(PAUSES)
+        # In turns: for longer than a lease, or until somebody was told that nobody knows.
+        self.until_unknown = itertools.cycle((False, True))
+        self.told_unknown: dict[Operation, asyncio.Event] = {}
         # Told of the operation whose effect has just landed; whoever acts on it answers True and is forgotten.
         self.waiting: list[Callable[[int, Operation], bool]] = []
         # Told of an operation whose worker was killed, or only stopped, at its effect.
         self.watched: Callable[[Operation, str], None] = lambda operation, kind: None
+        # Told of a worker that has just been renewed, and of one that has not.
+        self.mixed: Callable[[Slot, Slot], Awaitable[None]] = _nothing
 
     # ---- instants ------------------------------------------------------------------------------------------------
 
@@ -71,10 +80,10 @@ class Nemesis:
         if landed in self.waiting:
             self.waiting.remove(landed)
 
-    async def _until(self, done: asyncio.Event) -> None:
+    async def _until(self, done: asyncio.Event, within: float = INSTANT_WITHIN) -> None:
         """The instant that somebody waits for, or the end of the waiting."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), INSTANT_WITHIN)
+            await asyncio.wait_for(done.wait(), within)
 
     def fault(self, kind: str, target: str, pid: int = 0, operation: Operation | None = None) -> None:
         """Write down what was broken."""
@@ -140,7 +149,10 @@ class Nemesis:
 
         await self._at_the_effect(act)
         for slot, operation in paused:
-            await self._pause("stop at the effect", slot, operation)
+            if next(self.until_unknown):
+                await self._pause_until_unknown("stop at the effect", slot, operation)
+            else:
+                await self._pause("stop at the effect", slot, operation)
 
     async def stop_before_the_effect(self) -> None:
         """The charge is on its way, its worker freezes, and it arrives when the worker has long been given up."""
@@ -162,6 +174,13 @@ class Nemesis:
         await asyncio.sleep(LEASE_FOR + self.dice.uniform(*next(self.pauses)))
         slot.go_on(pid)
 
+    async def _pause_until_unknown(self, kind: str, slot: Slot, operation: Operation) -> None:
+        """What its owner then still has to say is late, and welcome."""
+        pid = slot.pause()
+        self.fault(kind, slot.name, pid, operation)
+        await self._until(self.told_unknown.setdefault(operation, asyncio.Event()), LEASE_FOR + INSTANT_WITHIN)
+        slot.go_on(pid)
+
     async def end_under_load(self) -> None:
         slot = self.one()
         self.fault("SIGTERM under load", slot.name)
@@ -170,10 +189,11 @@ class Nemesis:
     async def roll(self) -> None:
         """A rolling restart to the next version of the records, worker by worker."""
         self.version = min(self.version + 1, MOST)
-        for slot in self.slots:
+        for slot, older in zip(self.slots, [*self.slots[1:], None], strict=True):
             self.fault("rolling restart to the next version", slot.name)
             await slot.renewed(self.version)
-            await asyncio.sleep(0.5)
+            if older is not None:
+                await self.mixed(slot, older)
 
     async def store_away(self) -> None:
         self.fault(self.store.trouble, self.store.name)

@@ -19,7 +19,11 @@ from tests.adapters.asgi_kit import BODY, START, Guarded, Wire, http
 
 # Small, so that answers and uploads come to lie on both sides of them.
 MAX_KEPT, MAX_BODY = 16, 24
-POLICY = Policy(max_kept=MAX_KEPT, max_body=MAX_BODY)
+# A retry is answered from the process's memory, or from the store.
+POLICIES = {
+    from_memory: Policy(max_kept=MAX_KEPT, max_body=MAX_BODY, recall_for=10.0 if from_memory else None)
+    for from_memory in (True, False)
+}
 
 # ---- what is played ----------------------------------------------------------------------------------------------
 
@@ -271,14 +275,14 @@ class Ended(NamedTuple):
     error: BaseException | None
 
 
-def play(upload: Upload, script: Script, lost_at: int | None = None) -> Ended:
+def play(upload: Upload, script: Script, lost_at: int | None = None, *, from_memory: bool = False) -> Ended:
     """One request, and the same again from a client that sends all of it."""
-    return asyncio.run(_play(upload, script, lost_at))
+    return asyncio.run(_play(upload, script, lost_at, POLICIES[from_memory]))
 
 
-async def _play(upload: Upload, script: Script, lost_at: int | None) -> Ended:
+async def _play(upload: Upload, script: Script, lost_at: int | None, policy: Policy) -> Ended:
     actor = Actor(script)
-    guarded = Guarded(actor, policy=POLICY)
+    guarded = Guarded(actor, policy=policy)
     first, again = Played(upload, lost_at), Played(Upload((b"".join(upload.parts)[:MAX_BODY],)))
     error = None
     try:

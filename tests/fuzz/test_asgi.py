@@ -30,15 +30,20 @@ LAST = Body(b"y", more=False)
 
 
 @settings(max_examples=150, deadline=None)
-@given(uploads, scripts, st.none() | st.integers(0, 3))
-@example(WHOLE, Script((Start(200), Body(b"x", more=True), Start(200), LAST), stubborn=True), None)
-@example(WHOLE, Script((Start(200, 5), LAST, LAST), stubborn=True), None)
-@example(WHOLE, Script((Start(200, events=True), Body(b"x", more=True), Other("http.response.trailers"))), 1)
-@example(WHOLE, Script((Start(103), LAST)), None)
-@example(Upload((b"x" * MAX_BODY, b"y"), whole=False), Script(()), None)
-def test_every_sequence_ends_as_the_specification_says(upload: Upload, script: Script, lost_at: int | None) -> None:
+@given(uploads, scripts, st.none() | st.integers(0, 3), st.booleans())
+@example(WHOLE, Script((Start(200), Body(b"x", more=True), Start(200), LAST), stubborn=True), None, False)
+@example(WHOLE, Script((Start(200, 5), LAST, LAST), stubborn=True), None, False)
+@example(WHOLE, Script((Start(200, events=True), Body(b"x", more=True), Other("http.response.trailers"))), 1, False)
+@example(WHOLE, Script((Start(103), LAST)), None, False)
+@example(Upload((b"x" * MAX_BODY, b"y"), whole=False), Script(()), None, False)
+def test_every_sequence_ends_as_the_specification_says(
+    upload: Upload,
+    script: Script,
+    lost_at: int | None,
+    from_memory: bool,
+) -> None:
     """Uploads cut anywhere, messages in any order, clients that leave: what is told, stored and replayed is defined."""
-    wanted, ended = expected(upload, script), play(upload, script, lost_at)
+    wanted, ended = expected(upload, script), play(upload, script, lost_at, from_memory=from_memory)
     if not wanted.runs:
         nothing_was_done(ended, silent=arrives(upload) is None)
         return

@@ -13,7 +13,9 @@ from oncekey.core.record import State
 from tests.adapters.wsgi_kit import Answer, Guarded, Server, post
 from tests.fuzz.asgi import KEPT, MAX_KEPT, NOTHING, RELEASED, STONE, UNKNOWN, told
 
-POLICY = Policy(max_kept=MAX_KEPT)
+POLICIES = {
+    from_memory: Policy(max_kept=MAX_KEPT, recall_for=10.0 if from_memory else None) for from_memory in (True, False)
+}
 
 # ---- what is played ----------------------------------------------------------------------------------------------
 
@@ -215,10 +217,10 @@ class Ended(NamedTuple):
     error: BaseException | None
 
 
-def play(script: Script) -> Ended:
+def play(script: Script, *, from_memory: bool = False) -> Ended:
     """One request, and the same again."""
     actor = Actor(script)
-    guarded = Guarded(actor, policy=POLICY)
+    guarded = Guarded(actor, policy=POLICIES[from_memory])
     first, again, error = Strict(), Strict(), None
     try:
         first.serve(guarded, post())
