@@ -16,7 +16,6 @@ from oncekey.core.outcome import pack
 from oncekey.core.policy import ms
 from oncekey.core.record import Record, State
 from oncekey.core.transitions import Aftermath, Facts, moved
-from oncekey.engine.sealing import Sealer
 from oncekey.errors import OnceKeyError
 from oncekey.http.capture import kept_headers
 from oncekey.operations import purge, sweep
@@ -24,7 +23,7 @@ from oncekey.stores.contract import Store
 from oncekey.stores.open import open_store
 from tests.chaos import mutants, speech, versions
 from tests.chaos.payment import payment
-from tests.chaos.settings import KEEP_FOR, PROVIDER_WITHIN, STORE_FOR, TERMS, Settings
+from tests.chaos.settings import KEEP_FOR, PROVIDER_WITHIN, STORE_FOR, TERMS, Settings, sealer
 from tests.chaos.trace import Trace
 
 
@@ -35,6 +34,7 @@ class Janitor:
         self.provider = settings.provider
         self.trace = Trace(settings.trace)
         self.store = store
+        self.seals = sealer(settings.version)
 
     def run_once(self) -> None:
         """Sweep what has lapsed, purge what has expired, reconcile what is due."""
@@ -54,7 +54,7 @@ class Janitor:
         landed = asyncio.run(speech.ask(self.provider, speech.request("/cancel", {}, data), PROVIDER_WITHIN)).json()
         if landed:
             status, headers, body = payment(**landed[0])
-            outcome = Sealer().seal(record.id, pack(status, kept_headers(headers), body))
+            outcome = self.seals.seal(record.id, pack(status, kept_headers(headers), body))
             after = Aftermath(keep_for=ms(KEEP_FOR), note="the provider has it", outcome=outcome)
             new, word = moved("reconcile_done", record, Facts(now, effect_seen=True), after), "unknown-done"
         else:

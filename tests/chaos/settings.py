@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from typing import NamedTuple, Self
@@ -9,6 +10,7 @@ from typing import NamedTuple, Self
 from oncekey.core.flows import Terms
 from oncekey.core.keys import endpoint_of, key_ref, scope_of
 from oncekey.core.policy import Policy, ms
+from oncekey.engine.sealing import Sealer
 from tests.chaos.history import Operation
 
 VARIABLE = "ONCEKEY_CHAOS"
@@ -59,6 +61,13 @@ def policy(keep_for: float, wait_for: float | None = None) -> Policy:
         reconcile_after_for=RECONCILE_AFTER_FOR,
         wait_for=wait_for,
     )
+
+
+def sealer(version: int) -> Sealer:
+    """Outcomes are encrypted, and each version has a key of its own; it opens what older ones have sealed."""
+    newest = max(version, 1)
+    keys = {f"k{number}": hashlib.sha256(b"chaos %d" % number).digest() for number in range(1, newest + 1)}
+    return Sealer(keys=keys, current=f"k{newest}")
 
 
 def path_of(operation: Operation) -> str:

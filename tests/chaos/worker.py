@@ -12,7 +12,17 @@ from oncekey.engine.events import Event
 from oncekey.engine.tuning import Tuning
 from tests.chaos import mutants, speech, versions
 from tests.chaos.payment import Header, payment, short
-from tests.chaos.settings import KEEP_FOR, LEASE_FOR, NOTES, PAYMENTS, PROVIDER_WITHIN, STORE_FOR, Settings, policy
+from tests.chaos.settings import (
+    KEEP_FOR,
+    LEASE_FOR,
+    NOTES,
+    PAYMENTS,
+    PROVIDER_WITHIN,
+    STORE_FOR,
+    Settings,
+    policy,
+    sealer,
+)
 from tests.chaos.trace import Trace
 
 CALLER = b"authorization"
@@ -85,9 +95,12 @@ def guarded() -> Any:
     mutants.install(settings.mutant)
     engine = AsyncEngine(settings.store, Tuning(store_for=STORE_FOR), (note,))
     app: Any = plain
+    seals = sealer(settings.version)
     for path, keep_for in ((NOTES, LEASE_FOR), (PAYMENTS, KEEP_FOR)):
         chosen = policy(keep_for, settings.wait_for)
-        app = OnceKeyMiddleware(app, engine, scope=by_header("Authorization"), policy=chosen, paths=[path])
+        app = OnceKeyMiddleware(
+            app, engine, scope=by_header("Authorization"), policy=chosen, paths=[path], sealer=seals
+        )
     return app
 
 
