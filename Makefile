@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench chaos fuzz docs lock clean env
+.PHONY: help demo example test check format bench chaos fuzz docs lock clean env
 
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
@@ -11,8 +11,9 @@ JOBS ?= auto
 BENCH_ARGS ?=
 CHAOS_ARGS ?=
 FUZZ_ARGS ?=
+EXAMPLE_ARGS ?=
 # Names what exists, so that the commands work from the first day of a tree.
-PYTHON_DIRS = $(wildcard src tests bench)
+PYTHON_DIRS = $(wildcard src tests bench examples)
 
 help:  ## list the commands
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | while IFS='|' read -r name text; do printf '  %-12s %s\n' "$$name" "$$text"; done
@@ -20,6 +21,10 @@ help:  ## list the commands
 demo:  ## serve the payments demo on 127.0.0.1:8000 (DEMO_ARGS="--port 9000 --workers 2")
 	@tools/venv .venv-demo requirements/demo.txt
 	@.venv-demo/bin/oncekey demo $(DEMO_ARGS)
+
+example: env  ## run the order service of examples/ and kill it at random (EXAMPLE_ARGS="--orders 100 --kills 50")
+	@tools/provision servers
+	@.venv/bin/python -m examples.orders.run $(EXAMPLE_ARGS)
 
 test: env  ## install what is missing, check format, lint and types, run all tests (PYTEST_ARGS="-k claim")
 	@tools/provision servers || [ -z "$$CI" ]  # without its server a test skips itself; CI must have them all
@@ -59,7 +64,7 @@ lock: env  ## resolve the newest allowed packages and write their hashes (then r
 
 clean:  ## remove what these commands made
 	rm -rf .venv .venv-demo .venv-bench .venv-peers .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
-	find src tests bench docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests bench examples docs -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 env:
 	@tools/venv .venv requirements/dev.txt

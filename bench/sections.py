@@ -62,6 +62,7 @@ TABLE = (
     Section("growth", "A million records", "growth", 60, (1_000_000,)),
     Section("millions", "Ten million records", "growth", 420, (10_000_000,), asked=True),
     Section("purge", "Purge beside requests", "purge", 120),
+    Section("transactions", "Transactional mode", "transactions", 60),
     Section("http", "Over HTTP", "over_http", 180),
     Section("canonical", "Canonical JSON", "canonical", 10),
     Section("import", "Importing", "imports", 25),

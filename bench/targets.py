@@ -63,6 +63,23 @@ def _purge(store: str) -> Callable[[Found, str], float | None]:
     return read
 
 
+def _transaction(kind: str, of: Callable[[dict[str, Any]], float]) -> Callable[[Found, str], float | None]:
+    def read(found: Found, name: str) -> float | None:
+        row = found.get("transactions", {}).get(kind)
+        return of(row) if name == OURS and row else None
+
+    return read
+
+
+def _time(row: dict[str, Any]) -> float:
+    wall: float = row["ratio"][0]
+    return wall
+
+
+def _more(figure: str) -> Callable[[dict[str, Any]], float]:
+    return lambda row: float(row[figure][1] - row[figure][0])
+
+
 def _import(found: Found, name: str) -> float | None:
     row = found.get("import", {}).get(name.replace("-", "_"))
     return row["ms"] if row else None
@@ -96,6 +113,20 @@ TABLE = (
     Target("Redis, round trips of a replay", 1, False, "", _record("redis", "trips replay 1")),
     Target("Postgres, round trips of a first request", 2, False, "", _record("postgres", "trips first 1")),
     Target("Postgres, round trips of a replay", 1, False, "", _record("postgres", "trips replay 1")),
+    Target("psycopg, transactional mode: time", 1.35, False, "x", _transaction("psycopg", _time)),
+    Target(
+        "SQLAlchemy on Postgres, transactional mode: time",
+        *(1.35, False, "x", _transaction("SQLAlchemy on Postgres", _time)),
+    ),
+    Target("sqlite3, transactional mode: time", 1.35, False, "x", _transaction("sqlite3", _time)),
+    Target(
+        "SQLAlchemy on SQLite, transactional mode: time",
+        *(1.35, False, "x", _transaction("SQLAlchemy on SQLite", _time)),
+    ),
+    Target("Postgres, statements more in it", 2, False, "", _transaction("psycopg", _more("statements"))),
+    Target("SQLite, statements more in it", 2, False, "", _transaction("sqlite3", _more("statements"))),
+    Target("Postgres, commits more in it", 0, False, "", _transaction("psycopg", _more("commits"))),
+    Target("SQLite, commits more in it", 0, False, "", _transaction("sqlite3", _more("commits"))),
     Target("import oncekey", 40, False, " ms", _import),
     Target("packages that it brings along", 0, False, "", _brought),
 )

@@ -39,8 +39,10 @@ class Depot:
         self.broker = BROKERS[name](url, logger=None)
         router = ROUTERS[name](middlewares=[self.once])
         self.answers: list[str] = []
-        router.subscriber(*self._place(), **self._words(), **chosen)(self.ship)
+        ship = router.subscriber(*self._place(), **self._words(), **chosen)(self.ship)
+        router.publisher(f"{queue}.answers")(ship)
         self.broker.include_router(router)
+        self.broker.subscriber(f"{queue}.answers")(self.hear)
 
     def _place(self) -> tuple[Any, ...]:
         return (RabbitQueue(self.queue, durable=True),) if self.name == "rabbitmq" else (self.queue,)
@@ -57,6 +59,9 @@ class Depot:
         if number in self.failing:
             raise self.failing[number]
         return number
+
+    async def hear(self, answer: str) -> None:
+        self.answers.append(answer)
 
     async def send(self, number: str, id_: str) -> None:
         words = {} if self.name == "rabbitmq" else {"stream": self.queue}

@@ -54,12 +54,13 @@ async def consuming(queue: Rig, place: Place, **chosen: Any) -> AsyncIterator[De
 
 
 async def test_each_message_has_one_effect(queue: Rig, place: Place) -> None:
-    """The handler writes in the inbox's transaction; what is sent twice under one id is handled once."""
+    """The handler writes in the inbox's transaction; what is sent twice has one effect, and one answer."""
     async with consuming(queue, place) as depot:
         for number in [*range(4), *range(4)]:
             await depot.send(str(number), f"id-{number}")
         await depot.send("last", "id-last")
-        await until(lambda: "last" in place.shipped())
+        await until(lambda: "last" in depot.answers)
+    assert sorted(depot.answers) == ["0", "1", "2", "3", "last"]
     assert await queue.left() == 0
     assert place.shipped() == ["0", "1", "2", "3", "last"]
     assert len(depot.seen) == 5

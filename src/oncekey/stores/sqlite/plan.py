@@ -148,10 +148,11 @@ class SqlitePlan:
         absent = [claim for claim in many if claim.id not in stands]
         seen: dict[bytes, Claimed] = {id_: Seen(record, now) for id_, record in stands.items()}
         if absent:
-            seen.update((yield from self._take(absent)))
+            seen.update((yield from self.take(absent)))
         return [seen[claim.id] for claim in many]
 
-    def _take(self, absent: Sequence[Claim]) -> Steps[dict[bytes, Claimed]]:
+    def take(self, absent: Sequence[Claim]) -> Steps[dict[bytes, Claimed]]:
+        """Write first, and look at what was there: for whoever has the write lock already."""
         now = yield Phase.WRITE
         taken = yield from _change("claim", [_new(claim, now) for claim in absent])
         if taken == len(absent):

@@ -28,7 +28,7 @@ class SqliteWithin:
     def claim(self, claim: Claim) -> Steps[Claimed]:
         """Insert what is not there."""
         claim = claim._replace(state=State.EXECUTING, guarantee=Guarantee.AT_MOST_ONCE)
-        (answer,) = yield from _carry_out(self._plan.claim([claim]))
+        answer = (yield from _carry_out(self._plan.take([claim])))[claim.id]
         if isinstance(answer, Won):
             yield Ask(f"SAVEPOINT {MARK}")
         return answer

@@ -66,7 +66,8 @@ class OnceMiddleware:
     async def check(self, broker: Any) -> None:
         """Refuse to begin without tables, or with subscribers that acknowledge before the commit. Call it at start."""
         for subscriber in broker.subscribers:
-            self.handler(subscriber)
+            if self in subscriber._broker_middlewares:  # noqa: SLF001 - nothing else tells which are ours
+                self.handler(subscriber)
         await self.inbox.check()
 
     def handler(self, subscriber: Any) -> AsyncHandler:

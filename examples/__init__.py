@@ -1,0 +1,1 @@
+"""Worked examples: whole services to read, run and break."""

@@ -1,0 +1,1 @@
+"""The worked examples, run as their readers would run them, and worse."""
