@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -69,11 +69,10 @@ def _kind(bench: Bench, kind: str, url: str) -> dict[str, Any]:
     once = OnceKey(url, scope=SHARED, policy=Policy(guarantee="transactional"))
     with OPENED[kind](url) as side:
         runs = {BARE: lambda: _bare(side), ONCE: lambda: _once(side, once)}
-        for run in runs.values():
-            _spent(run, 30)  # statements are prepared, connections are open
+        _round(runs, SIDES, 30)  # statements are prepared, connections are open
         counted = {name: _counted(side, run) for name, run in runs.items()}
         each = 30 if bench.quick else 200
-        rounds = [{name: _spent(runs[name], each) for name in order} for _, order in turns(SIDES, bench.rounds)]
+        rounds = [_round(runs, order, each) for _, order in turns(SIDES, bench.rounds)]
     return {
         **{name: [statistics.median(row[name][at] for row in rounds) for at in (0, 1)] for name in SIDES},
         "ratio": [statistics.median(row[ONCE][at] / row[BARE][at] for row in rounds) for at in (0, 1)],
@@ -98,12 +97,16 @@ def _inserts(side: Side, connection: Any) -> str:
     return order
 
 
-def _spent(run: Callable[[], None], count: int) -> tuple[float, float]:
-    """Microseconds of one, by the wall and by our CPU. A mean: a disk may answer in steps of milliseconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    for _ in range(count):
-        run()
-    return (time.perf_counter() - wall) * 1e6 / count, (time.process_time() - cpu) * 1e6 / count
+def _round(runs: dict[str, Callable[[], None]], order: Sequence[str], each: int) -> dict[str, tuple[float, float]]:
+    """Microseconds of one, by the wall and by our CPU: in turn, for a disk that is slow now is slow for both."""
+    spent = {name: [0.0, 0.0] for name in order}
+    for _ in range(each):
+        for name in order:
+            wall, cpu = time.perf_counter(), time.process_time()
+            runs[name]()
+            spent[name][0] += (time.perf_counter() - wall) * 1e6 / each
+            spent[name][1] += (time.process_time() - cpu) * 1e6 / each
+    return {name: (wall, cpu) for name, (wall, cpu) in spent.items()}
 
 
 def _counted(side: Side, run: Callable[[], None], count: int = 20) -> Told:

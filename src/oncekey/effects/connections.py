@@ -29,13 +29,21 @@ KINDS = {
 KNOWN = "a psycopg connection, an SQLAlchemy Session or Connection, Django's connection, or a sqlite3 connection"
 
 
+# Of each type that was met, the function that knew it.
+_known: dict[type, Callable[[object], Link | None]] = {}
+
+
 def found(connection: object) -> Link | None:
     """How to work on this connection, or None if it is none that we know."""
+    known = _known.get(type(connection))
+    if known is not None:
+        return known(connection)
     for library, ours in KINDS.items():
         if library in sys.modules:
             recognise: Callable[[object], Link | None] = importlib.import_module(ours).link
             link = recognise(connection)
             if link is not None:
+                _known[type(connection)] = recognise
                 return link
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from oncekey.effects.link import PLACE, Answer, Database, Flow
@@ -32,7 +33,7 @@ class SqliteLink:
         """Run one statement. SQLite's own row factory is left aside: rows are tuples."""
         cursor = yield self.connection.cursor()
         cursor.row_factory = None
-        yield cursor.execute(PLACE.sub(r"?\1", sql), tuple(values))
+        yield cursor.execute(_numbered(sql), tuple(values))
         rows = [tuple(row) for row in (yield cursor.fetchall())] if cursor.description else []
         count = cursor.rowcount
         yield cursor.close()
@@ -75,6 +76,12 @@ class SqliteLink:
             yield from self.execute(f"RELEASE {SAVEPOINT}")
         else:
             yield from self.execute("ROLLBACK")
+
+
+@lru_cache(maxsize=256)
+def _numbered(sql: str) -> str:
+    """$1 as SQLite spells it."""
+    return PLACE.sub(r"?\1", sql)
 
 
 def link(connection: object) -> SqliteLink | None:
