@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import selectors
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -238,3 +240,24 @@ def test_a_commit_that_reached_one_server_only_is_not_believed(own_server: Postg
     store.close()
     assert isinstance(found, Seen)
     assert found.record.token == wanted.token
+
+
+def test_a_listener_that_is_closed_while_it_begins_says_so(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it to begin is told, at whatever moment it is closed: nobody waits for ever."""
+    options = read_options(postgres_url, store_for=5)
+    early = PostgresListener(options, print)
+    early.close()
+    with pytest.raises(StoreUnavailable, match="closed before it had begun"):
+        early.start()
+
+    late, real = PostgresListener(options, print), selectors.DefaultSelector
+
+    def slow() -> selectors.BaseSelector:
+        while not late._closed:
+            time.sleep(0.001)
+        return real()
+
+    monkeypatch.setattr(selectors, "DefaultSelector", slow)
+    threading.Timer(0.05, late.close).start()
+    with pytest.raises(StoreUnavailable, match="closed before it had begun"):
+        late.start()

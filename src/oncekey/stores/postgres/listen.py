@@ -19,6 +19,7 @@ from typing import Any
 
 import psycopg
 
+from oncekey.errors import StoreUnavailable
 from oncekey.stores.contract import MISSED
 from oncekey.stores.postgres import trouble
 from oncekey.stores.postgres.options import Options
@@ -27,6 +28,7 @@ from oncekey.stores.postgres.statements import quoted
 log = logging.getLogger("oncekey.stores.postgres")
 # The pause before a new connection doubles from the first to the last.
 FIRST_PAUSE, LAST_PAUSE = 0.1, 5.0
+CLOSED = "the listener was closed before it had begun to listen"
 # A server that vanished without a word is noticed within about a minute.
 KEEPALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 
@@ -38,13 +40,17 @@ class PostgresListener:
         self._options = options
         self._told = told
         self._closed = False
+        self._beginning = threading.Lock()
         self._heard, self._wake = socket.socketpair()
         self._started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, name="oncekey-listen", daemon=True)
 
     def start(self) -> None:
-        """Return when the server listens for us: what is told from now on is heard."""
-        self._thread.start()
+        """Return when the server listens for us: what is told from now on is heard. Raises if it was closed before."""
+        with self._beginning:
+            if self._closed:
+                raise StoreUnavailable(CLOSED)
+            self._thread.start()
         try:
             self._started.result()
         except BaseException:
@@ -53,12 +59,16 @@ class PostgresListener:
 
     def close(self) -> None:
         """Stop calling back."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._beginning:
+            if self._closed:
+                return
+            self._closed = True
+            begun = self._thread.ident is not None
         with contextlib.suppress(OSError):  # a thread that could not begin has already gone
             self._wake.send(b"\0")
-        if self._thread is not threading.current_thread():
+        if not begun:
+            self._heard.close()
+        elif self._thread is not threading.current_thread():
             self._thread.join()
         self._wake.close()
 
@@ -78,6 +88,8 @@ class PostgresListener:
                     log.warning("the connection that listens for settled records broke; trying again in %.1f s", pause)
                     selector.select(pause)
                     pause = min(pause * 2, LAST_PAUSE)
+        if not self._started.done():
+            self._started.set_exception(StoreUnavailable(CLOSED))
 
     def _connect(self) -> psycopg.Connection[Any]:
         seconds = max(1, round(self._options.store_for))
