@@ -1,0 +1,114 @@
+"""A database that is away, tables that are not there, commits that are refused, and duplicates that are held."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+import pytest
+from fastapi import APIRouter, Depends, FastAPI
+from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from tests.adapters.transactional import apps
+from tests.adapters.transactional.apps import INSERT, installation, served
+from tests.effects.kinds import engine_url
+from tests.effects.transaction.shop import Shop
+
+AWAY = "postgresql://oncekey@127.0.0.1:1/none"
+
+
+@pytest.mark.parametrize("opened", [apps.fastapi_session, apps.fastapi_async, apps.flask_session])
+def test_a_database_that_is_away_is_503(opened: Any) -> None:
+    """Nothing is run where nothing can be claimed, and the client may send the same again."""
+    with opened(AWAY) as post:
+        told = post("k", number="1", do="fail")
+    assert (told.status, told.problem, told["retry-after"].isdigit()) == (503, "store-unavailable", True)
+
+
+@pytest.mark.parametrize("opened", [apps.fastapi_session, apps.flask_session, apps.django_decorated])
+def test_tables_that_are_missing_are_said_in_the_log(
+    opened: Any, tmp_path: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the command that makes them; the client is told 503, and nothing of our set-up."""
+    with caplog.at_level(logging.ERROR, "oncekey"), opened(f"sqlite:///{tmp_path}/empty.db") as post:
+        told = post("k", number="1")
+    assert (told.status, b"migrate" in told.body) == (503, False)
+    assert "oncekey migrate" in caplog.text
+
+
+def test_a_session_of_the_wrong_kind_is_refused(tmp_path: Any) -> None:
+    """A plain endpoint on a session for asyncio, or on something that is no connection: nothing is run."""
+    engine = create_async_engine(engine_url(f"sqlite:///{tmp_path}/app.db", awaited=True), poolclass=NullPool)
+    once = installation(f"sqlite:///{tmp_path}/app.db")
+    sessions: list[Any] = [lambda: AsyncSession(engine), lambda: "a session"]
+    app = FastAPI()
+    for number, session in enumerate(sessions):
+        router = APIRouter(route_class=once.fastapi(session))
+
+        @router.post(f"/{number}")
+        def order(own: Annotated[Any, Depends(session)]) -> str:
+            raise AssertionError
+
+        app.include_router(router)
+    with served(app) as post:
+        assert [post("k", at=f"/{number}").status for number in range(2)] == [503, 503]
+
+
+def test_a_commit_that_the_database_refuses_is_the_applications(shop: Shop) -> None:
+    """A constraint that is checked at the commit: the framework answers 500, and nothing is kept."""
+    engine = create_engine(engine_url(shop.url), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("DROP TABLE IF EXISTS seats"))
+        connection.execute(text("CREATE TABLE seats (number int UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    router, app = APIRouter(route_class=shop.once.fastapi(get_session)), FastAPI()
+
+    @router.post("/seats")
+    def seat(session: Annotated[Session, Depends(get_session)]) -> str:
+        session.execute(text("INSERT INTO seats VALUES (7)"))
+        return "yours"
+
+    app.include_router(router)
+    with served(app) as post:
+        assert [post(key, at="/seats").status for key in ("a", "b", "b", "a")] == [200, 500, 500, 200]
+    engine.dispose()
+    assert (shop.record("a") is not None, shop.record("b")) == (True, None)
+
+
+def test_a_held_duplicate_is_given_the_answer(shop: Shop) -> None:
+    """With `wait_for` it comes back by itself; while it waits it has no connection of the pool."""
+    engine = create_engine(engine_url(shop.url), pool_size=2, max_overflow=0, pool_timeout=20)
+    began, come = threading.Event(), threading.Semaphore(0)
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            come.release()
+            yield session
+
+    once = installation(shop.url, wait_for=30.0)
+    router, app = APIRouter(route_class=once.fastapi(get_session)), FastAPI()
+
+    @router.post("/orders")
+    def order(session: Annotated[Session, Depends(get_session)]) -> str:
+        session.execute(text(INSERT.format(1)))
+        began.set()
+        for _ in range(6):  # the duplicates are there
+            assert come.acquire(timeout=20)
+        return "done"
+
+    app.include_router(router)
+    with served(app) as post, ThreadPoolExecutor(7) as threads:
+        owner = threads.submit(post, "k")
+        assert began.wait(20)
+        held = list(threads.map(lambda _: post("k"), range(6)))
+        assert owner.result().body == b'"done"'
+    engine.dispose()
+    assert [(one.status, one.body, one.replayed) for one in held] == [(200, b'"done"', True)] * 6
+    assert shop.orders() == ["1"]
