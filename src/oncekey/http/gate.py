@@ -93,7 +93,8 @@ class Gate:
             attempts=self.policy.attempts,
         )
         recall_for = self.policy.recall_for
-        self.recall = Recall(self.dialect, min(recall_for, self.policy.keep_for / 2)) if recall_for is not None else None
+        recall_for = min(recall_for, self.policy.keep_for / 2) if recall_for is not None else None
+        self.recall = Recall(self.dialect, recall_for) if recall_for is not None else None
         self._scopes = functools.lru_cache(SCOPES)(scope_of)
 
     def keep_time_with(self, now: Callable[[], float]) -> None:
