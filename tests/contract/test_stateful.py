@@ -184,6 +184,18 @@ class Lives(RuleBasedStateMachine):
 
         self.move(place, new)
 
+    @rule(place=PLACES, state=st.sampled_from([State.UNKNOWN, State.EXECUTING]))
+    def arrive(self, place: int, state: State) -> None:
+        """A record comes from another store, and takes no key that is taken here."""
+        id_ = self.ids[place]
+        self.clear(id_)
+        record = Record(id_, state, 3, fresh_id()[:16], b"request 1", attempts=2, note="arrived")
+        wanted, found = self.both(lambda store: store.put([record]))
+        assert [type(one) for one in found] == [type(one) for one in wanted]
+        if isinstance(wanted[0], Done):
+            self.seen.pop(id_, None)
+            self.versions.pop(id_, None)
+
     @rule(place=PLACES)
     def look(self, place: int) -> None:
         """Somebody looks, and will act on it later."""

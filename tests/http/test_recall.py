@@ -36,7 +36,7 @@ def request(**other: object) -> Request:
 def test_the_same_request_gets_the_answer_of_the_record() -> None:
     """With its marker, and the record that it is of."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID)
+    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
     reply = made.find("alice", "k", request())
     assert reply is not None
     assert (reply.status, reply.body, reply.replays) == (201, b"paid", b"id")
@@ -56,14 +56,14 @@ def test_the_same_request_gets_the_answer_of_the_record() -> None:
 def test_whatever_differs_is_for_the_store(other: dict[str, object]) -> None:
     """Another spelling may be the same request, another request, or one of another fingerprint: not decided here."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID)
+    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
     assert made.find("alice", "k", request(**other)) is None
 
 
 def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
     """The caller and the key name the answer, each by itself."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID)
+    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
     assert made.find("bob", "k", request()) is None
     assert made.find("alice", "j", request()) is None
 
@@ -71,7 +71,7 @@ def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
 def test_an_answer_ends_with_its_time() -> None:
     """A moment before it is there, at its end it is not."""
     made, clock = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID)
+    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
     clock.at = 9.99
     assert made.find("alice", "k", request()) is not None
     clock.at = 10.0
@@ -83,7 +83,7 @@ def test_the_oldest_make_room() -> None:
     made, _ = recall(room=3 * (AROUND + len(PARTS.body) + len(PAID.body)))
     for number in range(5):
         for _ in range(3):
-            made.keep("alice", f"k{number}", b"id", PARTS, PAID)
+            made.keep("alice", f"k{number}", b"id", PARTS, PAID, 0.0)
     there = [made.find("alice", f"k{number}", request()) is not None for number in range(5)]
     assert there == [False, False, True, True, True]
 
@@ -91,5 +91,5 @@ def test_the_oldest_make_room() -> None:
 def test_large_answers_are_left_to_the_store() -> None:
     """A few of them would drive out all others."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID._replace(body=b"x" * LARGEST))
+    made.keep("alice", "k", b"id", PARTS, PAID._replace(body=b"x" * LARGEST), 0.0)
     assert made.find("alice", "k", request()) is None

@@ -30,11 +30,12 @@ TOO_LONG = "it was longer than this service keeps"
 
 
 class Answered(NamedTuple):
-    """How to record an answer, the headers that are added to it on its way out, and what of it is kept."""
+    """How to record an answer, the headers that are added to it on its way out, what of it is kept, and when."""
 
     settlement: Settlement
     marks: Headers
     kept: Answer | None = None
+    at: float = 0.0
 
 
 class Exchange:
@@ -89,7 +90,7 @@ class Exchange:
         gate = self.gate
         check_whole(status, headers, len(body) if body is not None else None)
         ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
-        packed, kept = b"", None
+        packed, kept, recall = b"", None, gate.recall
         if ending.verdict is Verdict.KEPT:
             if body is None:
                 packed = tombstone(status, lack)
@@ -98,12 +99,13 @@ class Exchange:
                 packed = pack(*kept)
             packed = self._sealed(attempt, packed)
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
-        return Answered(self._settlement(ending, attempt, packed), marks, kept)
+        at = recall.now() if recall is not None else 0.0
+        return Answered(self._settlement(ending, attempt, packed), marks, kept, at)
 
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
         if answered.kept is not None and self.gate.recall is not None:
-            self.gate.recall.keep(self.caller, self.key, self.claim.id, self.parts, answered.kept)
+            self.gate.recall.keep(self.caller, self.key, self.claim.id, self.parts, answered.kept, answered.at)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""

@@ -75,9 +75,9 @@ class Recall:
             replaying.link(entry.trace)
         return entry.reply
 
-    def keep(self, caller: str, key: str, id_: bytes, parts: Parts, kept: Answer) -> None:
-        """Keep an answer that the store holds since just now."""
-        entry = Entry(id_, parts, kept, self.now() + self._recall_for)
+    def keep(self, caller: str, key: str, id_: bytes, parts: Parts, kept: Answer, at: float) -> None:
+        """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
+        entry = Entry(id_, parts, kept, at + self._recall_for)
         if entry.size > LARGEST:
             return
         with self._changing:
