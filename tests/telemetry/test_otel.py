@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
+from oncekey import Policy
 from oncekey.core.journal import Trace
 from oncekey.core.outcome import Answer, carried_by, unpack
 from oncekey.core.record import State
@@ -152,9 +153,10 @@ def links(span: ReadableSpan) -> list[int]:
     return [link.context.span_id for link in span.links]
 
 
-async def test_a_replay_is_linked_to_the_first_request(collected: Collected) -> None:
-    """And so is every later one, each in its own caller's trace."""
-    guarded = asgi_kit.Guarded(asgi_kit.Shop(), sinks=collected.sinks)
+@pytest.mark.parametrize("recall_for", [None, 10.0])
+async def test_a_replay_is_linked_to_the_first_request(collected: Collected, recall_for: float | None) -> None:
+    """And so is every later one, in its own caller's trace, whether its answer comes from the store or from memory."""
+    guarded = asgi_kit.Guarded(asgi_kit.Shop(), sinks=collected.sinks, policy=Policy(recall_for=recall_for))
     for _ in range(3):
         await asgi_kit.call(guarded, from_caller())
     first, second, third = collected.requests

@@ -15,12 +15,14 @@ from oncekey.engine import events
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.attempt import Attempt
 from oncekey.engine.events import Event, Events
+from oncekey.engine.keeper import Writer
 from oncekey.engine.threaded import Engine
+from oncekey.errors import StoreUnavailable
 from oncekey.operations import purge
 from oncekey.stores.memory import MemoryStore
 from oncekey.stores.open import open_async_store, open_store
 from oncekey.testing import ManualClock
-from tests.engine.stubs import TERMS, Same, claim
+from tests.engine.stubs import TERMS, Same, Shaky, claim
 
 LABEL = Label("c0ffee", "POST /pay", "key-1")
 
@@ -125,3 +127,21 @@ def test_nobody_is_told_where_nobody_listens() -> None:
     assert said.counting("claim") is None
     assert said.tracer is None
     said.say("no such event", more="no such field")  # type: ignore[call-arg]
+
+
+def test_an_outcome_that_was_owed_is_told_when_it_is_stored() -> None:
+    """Else a record that became unknown, or was completed after all, would be in no figure."""
+    heard: list[Event] = []
+    store = Shaky()
+    engine = Engine(store, sinks=(heard.append,))
+    engine.keeper._open_writer = lambda: Writer(store.renew, store.settle)
+    taken = claim()
+    decision = engine.enter(taken, Same(), TERMS)
+    assert isinstance(decision, Execute)
+    store.down.add("settle")
+    with pytest.raises(StoreUnavailable):
+        engine.settle(*ended(taken, decision, engine))
+    store.down.clear()
+    engine.keeper.close()
+    names = [event.name for event in heard if event.name not in (events.BATCH, events.STORE_ERROR)]
+    assert names == [events.CREATED, events.SETTLE_OWED, events.COMPLETED]

@@ -20,8 +20,8 @@ from oncekey.core.decision import Execute
 from oncekey.core.keys import key_ref
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.attempt import Attempt
-from oncekey.engine.common import give_back
-from oncekey.engine.events import REPLAYED, log
+from oncekey.engine.common import give_back, say_recalled
+from oncekey.engine.events import log
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError
 from oncekey.http.gate import Choices, Gate
@@ -118,7 +118,7 @@ class OnceKeyMiddleware:
     async def _enter(self, exchange: Exchange | Reply, scope: Scope, upload: Upload, send: Send) -> None:
         if isinstance(exchange, Reply):
             if exchange.replays:
-                self.engine.said.say(REPLAYED, exchange.replays)
+                say_recalled(self.engine.said, exchange.replays, exchange.label)
             await send_reply(send, exchange)
             return
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()

@@ -27,8 +27,8 @@ from oncekey.adapters.wsgi_work import Work
 from oncekey.core.decision import Execute
 from oncekey.core.keys import key_ref
 from oncekey.engine.attempt import Attempt
-from oncekey.engine.common import give_back
-from oncekey.engine.events import REPLAYED, log
+from oncekey.engine.common import give_back, say_recalled
+from oncekey.engine.events import log
 from oncekey.engine.threaded import Engine
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import OnceKeyError, RequestRefused
@@ -120,7 +120,7 @@ class OnceKeyWSGI:
     ) -> Iterable[bytes]:
         if isinstance(exchange, Reply):
             if exchange.replays:
-                self.engine.said.say(REPLAYED, exchange.replays)
+                say_recalled(self.engine.said, exchange.replays, exchange.label)
             return told(exchange, start_response)
         policy, claim, started = self.gate.policy, exchange.claim, time.monotonic()
         try:

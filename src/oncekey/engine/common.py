@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncekey.core.commands import Claim, Claimed, Swap, Written
-    from oncekey.core.record import Record, Seen
+    from oncekey.core.record import Label, Record, Seen
     from oncekey.engine.attempt import Attempt
     from oncekey.engine.events import Events
     from oncekey.engine.keeper import Keeper
@@ -38,12 +38,6 @@ SAID: dict[type[Decision], str] = {
 # One of these is told for each decision.
 DECISIONS = frozenset((events.CREATED, events.RETRIED, *SAID.values()))
 
-ENDED = {
-    State.COMPLETED: events.COMPLETED,
-    State.FAILED_RETRYABLE: events.FAILED_RETRYABLE,
-    State.UNKNOWN: events.TURNED_UNKNOWN,
-}
-
 
 def say(said: Events, decision: Decision, claim: Claim, began: float = 0.0) -> None:
     """One event per decision. Without a beginning nobody knows how long it took: it was held in between."""
@@ -51,10 +45,16 @@ def say(said: Events, decision: Decision, claim: Claim, began: float = 0.0) -> N
     said.say(name_of(decision), claim.id, scope=label.scope, endpoint=label.endpoint, took_for=took_for)
 
 
+def say_recalled(said: Events, id_: bytes, label: Label) -> None:
+    """One event for an answer that was given again from memory: nothing was decided, and it took no time."""
+    if said.sinks:
+        said.say(events.REPLAYED, id_, scope=label.scope, endpoint=label.endpoint)
+
+
 def say_settled(said: Events, attempt: Attempt, settlement: Settlement, began: float) -> None:
     """One event per settlement, with how long the work ran before it."""
     took_for, ran_for = time.monotonic() - began, began - attempt.entered if attempt.entered else None
-    said.say(ENDED[settlement.target], attempt.id, settlement.note, took_for=took_for, ran_for=ran_for)
+    said.say(events.ENDED[settlement.target], attempt.id, settlement.note, took_for=took_for, ran_for=ran_for)
 
 
 def name_of(decision: Decision) -> str:
@@ -66,7 +66,7 @@ def name_of(decision: Decision) -> str:
 
 def swapped(said: Events, swap: Swap, written: Written) -> Written:
     """Tell of a lease that a request found to be over, as a sweep does."""
-    if said.sinks and isinstance(written, Done) and swap.seen.state in IN_PROGRESS and swap.new.state in ENDED:
+    if said.sinks and isinstance(written, Done) and swap.seen.state in IN_PROGRESS and swap.new.state in events.ENDED:
         tell_lapsed(said, swap.new)
     return written
 
@@ -77,7 +77,7 @@ def tell_lapsed(said: Events, record: Record) -> None:
         return
     where = events.More(scope=record.label.scope, endpoint=record.label.endpoint)
     said.say(events.LAPSED, record.id, record.note, **where)
-    said.say(ENDED[record.state], record.id, record.note, **where)
+    said.say(events.ENDED[record.state], record.id, record.note, **where)
 
 
 def release(claim: Claim) -> Settlement:

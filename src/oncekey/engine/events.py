@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol, TypedDict, Unpack, cast
 
 from oncekey.core.keys import key_ref
+from oncekey.core.record import State
 
 log = logging.getLogger("oncekey")
 
@@ -127,6 +128,14 @@ NAMES = (
     SHADOW_SKIPPED,
     SHADOW_ERROR,
 )
+
+
+# How an attempt ended.
+ENDED = {
+    State.COMPLETED: COMPLETED,
+    State.FAILED_RETRYABLE: FAILED_RETRYABLE,
+    State.UNKNOWN: TURNED_UNKNOWN,
+}
 
 
 class Tracer(Protocol):

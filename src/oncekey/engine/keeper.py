@@ -248,6 +248,9 @@ class Keeper:
         if not isinstance(answer, Stale):
             self._forget(debt)
             self._settled(debt.settlement.id)
+            if not debt.quiet:
+                done = debt.settlement
+                self._said.say(events.ENDED[done.target], done.id, done.note)
         elif debt.quiet:
             self._put_off(debt._replace(after=now + debt.gap, gap=2 * debt.gap), now, "")
         else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oncekey.core.record import NO_LABEL, Label
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -30,10 +32,11 @@ class Request:
 class Reply:
     """A whole answer. Header names of our own are in lower case; stored ones are as the application spelt them.
 
-    `replays` is the record whose answer it gives without a question to the store (http.recall).
+    `replays` is the record whose answer it gives without a question to the store (http.recall), `label` whose it is.
     """
 
     status: int
     headers: Headers
     body: bytes
     replays: bytes = b""
+    label: Label = NO_LABEL

@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from oncekey.core.keys import endpoint_of, scope_of
+from oncekey.core.record import Label
 from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
 
@@ -71,6 +73,8 @@ class Recall:
         if entry.reply is None:
             entry.reply = marked(self._dialect, entry.kept, key)
             entry.reply.replays = entry.id
+            endpoint = endpoint_of(method, path)
+            entry.reply.label = Label(scope_of(caller, endpoint)[1], endpoint)
         if entry.trace and (replaying := TRACE.get()) is not None:
             replaying.link(entry.trace)
         return entry.reply
