@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import struct
 import threading
 import weakref
 from bisect import bisect_left
@@ -16,16 +15,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncekey.telemetry.metrics import HISTOGRAMS, METRICS, Histogram, Metric, counted, measured
+from oncekey.telemetry.metrics import BY_EVENT, HISTOGRAMS, METRICS, Histogram, Metric, measured, misuse_of
 
 if TYPE_CHECKING:
     from oncekey.engine.events import Event
 
-_COUNT = struct.Struct("<Q")
+# A cell is a whole number of this machine's; nobody else reads the files.
+_BYTES = 8
 _SUFFIX = ".counters"
 # Sums of times are kept in whole microseconds, because whole numbers of several files add up exactly.
 _PER_UNIT = 1_000_000
-# Behind the metrics that are asked for, each histogram has a cell for each bucket, one for what is above, and its sum.
+# Behind the metrics, each histogram has a cell for each bucket, one for what is above, and its sum.
 _BEHIND = 2
 
 
@@ -42,43 +42,44 @@ class Counters:
     def __init__(self, folder: Path | None = None, more: Iterable[Metric] = ()) -> None:
         self.folder = folder
         self.metrics = (*METRICS, *more)
-        self._at = {metric: place * _COUNT.size for place, metric in enumerate(self.metrics)}
+        self._at = {metric: place for place, metric in enumerate(self.metrics)}
+        self._by_event = {name: self._at[metric] for name, metric in BY_EVENT.items()}
         self._histograms_at: dict[Histogram, int] = {}
-        end = len(self.metrics) * _COUNT.size
+        self._size = len(self.metrics)
         for histogram in HISTOGRAMS:
-            self._histograms_at[histogram] = end
-            end += (len(histogram.bounds) + _BEHIND) * _COUNT.size
-        self._size = end
+            self._histograms_at[histogram] = self._size
+            self._size += len(histogram.bounds) + _BEHIND
         self._open()
         _LIVE.add(self)
 
     def _open(self) -> None:
         """Begin at nothing. A process that was forked does so too: two that wrote to one file would lose counts."""
         self._lock = threading.Lock()
-        self._map = bytearray(self._size) if self.folder is None else _mapped(self.folder, self._size)
+        size = self._size * _BYTES
+        self._map = bytearray(size) if self.folder is None else _mapped(self.folder, size)
+        self._cells = memoryview(self._map).cast("Q")
 
     def __call__(self, event: Event) -> None:
         """Count one event."""
-        for metric in counted(event):
-            self.add(metric, event.size)
-        for histogram, value in measured(event):
-            self.observe(histogram, value)
+        at = self._by_event.get(event.name)
+        if at is None:
+            return
+        with self._lock:
+            self._cells[at] += event.size
+            if (misuse := misuse_of(event)) is not None:
+                self._cells[self._at[misuse]] += 1
+            for histogram, value in measured(event):
+                self._observe(histogram, value)
 
     def add(self, metric: Metric, number: int = 1) -> None:
         """Count so many of something."""
         with self._lock:
-            self._add(self._at[metric], number)
+            self._cells[self._at[metric]] += number
 
-    def observe(self, histogram: Histogram, value: float) -> None:
-        """Note one time, or one size."""
-        at, bucket = self._histograms_at[histogram], bisect_left(histogram.bounds, value)
-        with self._lock:
-            self._add(at + bucket * _COUNT.size, 1)
-            self._add(at + (len(histogram.bounds) + 1) * _COUNT.size, max(0, round(value * _PER_UNIT)))
-
-    def _add(self, at: int, number: int) -> None:
-        (before,) = _COUNT.unpack_from(self._map, at)
-        _COUNT.pack_into(self._map, at, before + number)
+    def _observe(self, histogram: Histogram, value: float) -> None:
+        at = self._histograms_at[histogram]
+        self._cells[at + bisect_left(histogram.bounds, value)] += 1
+        self._cells[at + len(histogram.bounds) + 1] += max(0, round(value * _PER_UNIT))
 
     def totals(self) -> dict[Metric, int]:
         """The sums over all processes, those that have ended too."""
@@ -88,24 +89,25 @@ class Counters:
         """The same for times and sizes."""
         sums, found = self._sums(), {}
         for histogram, at in self._histograms_at.items():
-            cells = sums[at // _COUNT.size :][: len(histogram.bounds) + _BEHIND]
+            cells = sums[at : at + len(histogram.bounds) + _BEHIND]
             found[histogram] = Observed(tuple(cells[:-1]), cells[-1] / _PER_UNIT)
         return found
 
     def _sums(self) -> list[int]:
         if self.folder is None:
-            return [count for (count,) in _COUNT.iter_unpack(bytes(self._map))]
-        sums = [0] * (self._size // _COUNT.size)
+            return self._cells.tolist()
+        sums = [0] * self._size
         for path in self.folder.glob(f"*{_SUFFIX}"):
             data = path.read_bytes()
             # One that is only just being made is empty, and has counted nothing.
-            if len(data) == self._size:
-                sums = [total + count for total, (count,) in zip(sums, _COUNT.iter_unpack(data), strict=True)]
+            if len(data) == self._size * _BYTES:
+                sums = [total + count for total, count in zip(sums, memoryview(data).cast("Q"), strict=True)]
         return sums
 
     def close(self) -> None:
         """Let go of the file; what was counted stays in it."""
         _LIVE.discard(self)
+        self._cells.release()
         if isinstance(self._map, mmap.mmap):
             self._map.close()
 

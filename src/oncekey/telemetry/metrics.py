@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from oncekey.engine import events
@@ -17,7 +18,8 @@ class Metric(NamedTuple):
     labels: tuple[tuple[str, str], ...] = ()
 
 
-class Histogram(NamedTuple):
+@dataclass(frozen=True, eq=False, slots=True)
+class Histogram:
     """How long something took, or how large it was. `bounds` are the upper ends of its buckets, without infinity."""
 
     name: str
@@ -134,8 +136,13 @@ def counted(event: Event) -> Iterator[Metric]:
     metric = BY_EVENT.get(event.name)
     if metric is not None:
         yield metric
-    if event.name == events.KEY_MISUSE and (shard := MISUSE_BY_SHARD.get(event.scope[:1])) is not None:
-        yield shard
+    if (misuse := misuse_of(event)) is not None:
+        yield misuse
+
+
+def misuse_of(event: Event) -> Metric | None:
+    """The counter of misuse by scope, if the event is one."""
+    return MISUSE_BY_SHARD.get(event.scope[:1]) if event.name == events.KEY_MISUSE else None
 
 
 def measured(event: Event) -> Iterator[tuple[Histogram, float]]:
