@@ -8,6 +8,8 @@ from pathlib import Path
 
 import oncekey
 from oncekey import errors
+from oncekey.adapters.asgi import OnceKeyMiddleware
+from oncekey.adapters.wsgi import OnceKeyWSGI
 from oncekey.adapters.wsgi_upload import OPERATION
 from oncekey.cli.options import parser
 from oncekey.core.policy import Policy
@@ -92,11 +94,13 @@ def test_every_header_is_named() -> None:
 
 
 def test_every_option_of_an_installation_has_its_row() -> None:
-    """What Gate takes stands in the page, with nothing that it does not take."""
+    """What Gate and the middlewares take stands in the page, with nothing that they do not take."""
     text = REFERENCE["python"].section("Guarding an application")
     named = {line.split("`")[1] for line in text.splitlines() if line.startswith("| `")}
     options = set(inspect.signature(Gate.__init__).parameters) - {"self"}
-    assert {name for name in named if name.isidentifier() and name.islower()} == options | {"sinks"}
+    own = set(inspect.signature(OnceKeyMiddleware.__init__).parameters) - {"self", "app", "store", "choices"}
+    assert own == set(inspect.signature(OnceKeyWSGI.__init__).parameters) - {"self", "app", "store", "choices"}
+    assert {name for name in named if name.isidentifier() and name.islower()} == options | own
 
 
 def test_every_member_of_the_operation_has_its_row() -> None:
