@@ -330,6 +330,17 @@ async def test_a_scope_that_fails_disturbs_no_request(caplog: pytest.LogCaptureF
     assert "KeyError" in caplog.text
 
 
+async def test_a_function_of_the_users_that_fails_disturbs_no_request() -> None:
+    """Whichever of them: the request is served, and the failure counted."""
+
+    def broken(path: str) -> bool:
+        raise LookupError(path)
+
+    shadowed = Shadowed(Shop(), paths=broken)
+    assert (await shadowed.ask()).status == 201
+    assert shadowed.told == [events.SHADOW_ERROR]
+
+
 async def test_simultaneous_duplicates_have_one_first() -> None:
     """The store decides, as it will."""
     shop = Shop()

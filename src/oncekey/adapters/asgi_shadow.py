@@ -12,7 +12,7 @@ from oncekey.core.decision import Execute
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.events import Events
 from oncekey.http.messages import Request
-from oncekey.http.shadow import MOST, TOO_MANY, Ended, Watch, attempt_of, settlement_of
+from oncekey.http.shadow import MOST, TOO_MANY, Ended, Watch, attempt_of, settlement_of, watching
 
 if TYPE_CHECKING:
     from oncekey.adapters.asgi import Message, OnceKeyMiddleware, Receive, Scope, Send
@@ -43,11 +43,15 @@ class AsgiShadow:
         """Serve one connection scope."""
         installed = self.installed
         if scope["type"] == "lifespan":
-            await installed.app(scope, self._living(receive), send)
-        elif scope["type"] == "http" and self.installed.gate.covers(scope["method"], scope["path"]):
-            await _Beside(self, scope, receive, send).serve(scope)
-        else:
-            await installed.app(scope, receive, send)
+            receive = self._living(receive)
+        elif scope["type"] == "http" and scope["method"] in installed.gate.methods:
+            headers = [(name.lower(), value) for name, value in scope["headers"]]
+            request = Request(scope["method"], path_of(scope), scope.get("query_string", b""), headers, b"")
+            watch = watching(installed.gate, self.said, request, scope["path"])
+            if watch is not None:
+                await _Beside(self, watch, receive, send).serve(scope)
+                return
+        await installed.app(scope, receive, send)
 
     def _living(self, receive: Receive) -> Receive:
         async def told() -> Message:
@@ -73,21 +77,16 @@ class AsgiShadow:
 class _Beside:
     """One request."""
 
-    def __init__(self, shadow: AsgiShadow, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, shadow: AsgiShadow, watch: Watch, receive: Receive, send: Send) -> None:
         self._shadow = shadow
+        self._watch = watch
         self._receive = receive
         self._send = send
         self._end: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._answer = Ended()
-        headers = [(name.lower(), value) for name, value in scope["headers"]]
-        request = Request(scope["method"], path_of(scope), scope.get("query_string", b""), headers, b"")
-        self._watch = Watch(shadow.installed.gate, shadow.said, request)
 
     async def serve(self, scope: Scope) -> None:
         """Let the application answer, by the server's own receive and send, and look on."""
-        if not self._watch.active:
-            await self._shadow.installed.app(scope, self._receive, self._send)
-            return
         if self._watch.bodiless:
             self._find_out()
         try:

@@ -17,7 +17,7 @@ from oncekey.core.decision import Execute
 from oncekey.engine.events import Events
 from oncekey.engine.threaded import Engine
 from oncekey.http.aside import Aside
-from oncekey.http.shadow import MOST, TOO_MANY, Ended, Watch, attempt_of, settlement_of
+from oncekey.http.shadow import MOST, TOO_MANY, Ended, Watch, attempt_of, settlement_of, watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,10 +50,9 @@ class WsgiShadow:
         """Serve one request."""
         if environ["REQUEST_METHOD"] in self.gate.methods:
             request = request_of(environ)
-            if self.gate.covers(request.method, request.path):
-                watch = Watch(self.gate, self.said, request)
-                if watch.active:
-                    return _Beside(self, watch, start_response).serve(environ)
+            watch = watching(self.gate, self.said, request, request.path)
+            if watch is not None:
+                return _Beside(self, watch, start_response).serve(environ)
         return self.app(environ, start_response)
 
     def shutdown(self) -> None:

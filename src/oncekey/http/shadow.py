@@ -154,11 +154,26 @@ class Watch:
 
     def failed(self, error: Exception) -> None:
         """It could not be found out."""
-        if isinstance(error, OnceKeyError):
-            log.warning("shadow mode could not look up a request, which is served all the same: %s", error)
-        else:
-            log.exception("shadow mode failed on a request, which is served all the same")
-        self._said.say(events.SHADOW_ERROR, detail=str(error))
+        tell_failed(self._said, error)
+
+
+def watching(gate: Gate, said: Events, request: Request, path: str) -> Watch | None:
+    """The watch over a request; nothing where there is nothing to find out about it."""
+    try:
+        watch = Watch(gate, said, request) if gate.covers(request.method, path) else None
+    except Exception as error:  # noqa: BLE001 - whatever the user's own functions raise, the request is served
+        tell_failed(said, error)
+        return None
+    return watch if watch is not None and watch.active else None
+
+
+def tell_failed(said: Events, error: Exception) -> None:
+    """Say that something could not be found out."""
+    if isinstance(error, OnceKeyError):
+        log.warning("shadow mode could not look up a request, which is served all the same: %s", error)
+    else:
+        log.error("shadow mode failed on a request, which is served all the same", exc_info=error)
+    said.say(events.SHADOW_ERROR, detail=str(error))
 
 
 def shadow_of(exchange: Exchange, decision: Decision) -> str:
