@@ -28,6 +28,7 @@ def test_the_parts_of_an_address() -> None:
         ("rediss://h/0?ssl_cert_reqs=maybe", "required, optional, none"),
         ("rediss://h/0?ssl_check_hostname=perhaps", "yes or no"),
         ("redis://h/0?connections=0", "above 0"),
+        ("redis://h/0?scopes=yes", "scopes=keep"),
         ("redis://user:secret@h/orders", "database number"),
     ],
 )
