@@ -46,7 +46,7 @@ class Nemesis:
         self.version = 1
         self.pauses = itertools.cycle(PAUSES)
         # In turns: for longer than a lease, or until somebody was told that nobody knows.
-        self.until_unknown = itertools.cycle((True, False, True))
+        self.until_unknown = itertools.cycle((False, True, True))
         self.told_unknown: dict[Operation, asyncio.Event] = {}
         # Told of the operation whose effect has just landed; whoever acts on it answers True and is forgotten.
         self.waiting: list[Callable[[int, Operation], bool]] = []
