@@ -94,6 +94,10 @@ CPU_BOUND = (
     "What is left is Python: the key, the scope, the canonical form, the claim, the outcome, and the turns of "
     "asyncio's loop. The floor does none of it, and the store is no longer what a request waits for."
 )
+COMMIT_BOUND = (
+    "Two statements more are two round trips more, and the key, its canonical form and the outcome are Python. The "
+    "commit is the disk's: the quicker it is, the more they weigh."
+)
 TABLE = (
     Target("Redis, first, 32 at once: speed", 2.0, True, "x", _request("redis", "first", 32, "speed"), CPU_BOUND),
     Target("Redis, first, 32 at once: CPU", 0.5, False, "x", _request("redis", "first", 32, "work"), CPU_BOUND),
@@ -113,15 +117,15 @@ TABLE = (
     Target("Redis, round trips of a replay", 1, False, "", _record("redis", "trips replay 1")),
     Target("Postgres, round trips of a first request", 2, False, "", _record("postgres", "trips first 1")),
     Target("Postgres, round trips of a replay", 1, False, "", _record("postgres", "trips replay 1")),
-    Target("psycopg, transactional mode: time", 1.35, False, "x", _transaction("psycopg", _time)),
+    Target("psycopg, transactional mode: time", 1.35, False, "x", _transaction("psycopg", _time), COMMIT_BOUND),
     Target(
         "SQLAlchemy on Postgres, transactional mode: time",
-        *(1.35, False, "x", _transaction("SQLAlchemy on Postgres", _time)),
+        *(1.35, False, "x", _transaction("SQLAlchemy on Postgres", _time), COMMIT_BOUND),
     ),
-    Target("sqlite3, transactional mode: time", 1.35, False, "x", _transaction("sqlite3", _time)),
+    Target("sqlite3, transactional mode: time", 1.35, False, "x", _transaction("sqlite3", _time), COMMIT_BOUND),
     Target(
         "SQLAlchemy on SQLite, transactional mode: time",
-        *(1.35, False, "x", _transaction("SQLAlchemy on SQLite", _time)),
+        *(1.35, False, "x", _transaction("SQLAlchemy on SQLite", _time), COMMIT_BOUND),
     ),
     Target("Postgres, statements more in it", 2, False, "", _transaction("psycopg", _more("statements"))),
     Target("SQLite, statements more in it", 2, False, "", _transaction("sqlite3", _more("statements"))),

@@ -46,7 +46,7 @@ class Told(NamedTuple):
 class Side(NamedTuple):
     """A kind of connection: how its bare transaction goes, what `once.transaction` takes, what counts."""
 
-    bare: Callable[[Callable[[Any], None]], None]
+    bare: Callable[[Callable[[Any], Any]], None]
     given: Any
     execute: Callable[[Any, str, str], Any]
     told: Callable[[], Told]
@@ -143,7 +143,7 @@ def _psycopg(url: str) -> Iterator[Side]:
 
     with _postgres(url) as told, psycopg.connect(url) as connection:
 
-        def bare(work: Callable[[Any], None]) -> None:
+        def bare(work: Callable[[Any], Any]) -> None:
             with connection.transaction():
                 work(connection)
 
@@ -182,7 +182,7 @@ def _sqlite(url: str) -> Iterator[Side]:
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
         told = _prepared(connection)
 
-        def bare(work: Callable[[Any], None]) -> None:
+        def bare(work: Callable[[Any], Any]) -> None:
             with connection:
                 work(connection)
 
@@ -221,7 +221,7 @@ def _sessions(engine: Any) -> Iterator[Callable[[Callable[[], Told]], Side]]:
 
     make = sessionmaker(engine)
 
-    def bare(work: Callable[[Any], None]) -> None:
+    def bare(work: Callable[[Any], Any]) -> None:
         with make.begin() as session:
             work(session)
 

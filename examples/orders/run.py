@@ -10,6 +10,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -83,17 +85,27 @@ def _shipped(orders: int) -> tuple[int, ...]:
     return counts
 
 
+@contextmanager
+def servers() -> Iterator[tuple[str, str]]:
+    """Those of the environment, whose database must be empty; or throw-away ones."""
+    if "DATABASE" in os.environ and "BROKER" in os.environ:
+        yield os.environ["DATABASE"], os.environ["BROKER"]
+        return
+    print("starting PostgreSQL and RabbitMQ", flush=True)
+    with PostgresServer() as postgres, RabbitServer() as rabbit:
+        yield postgres.url, rabbit.url
+
+
 def main(words: list[str]) -> int:
     """Start servers and services, play, and say what the tables say."""
     parser = argparse.ArgumentParser("examples.orders.run", description=__doc__)
     parser.add_argument("--orders", type=int, default=30)
     parser.add_argument("--kills", type=int, default=12)
     given = parser.parse_args(words)
-    print("starting PostgreSQL and RabbitMQ", flush=True)
-    with PostgresServer() as postgres, RabbitServer() as rabbit:
-        os.environ |= {"DATABASE": postgres.url, "ONCEKEY_STORE": postgres.url, "PORT": str(free_port())}
-        os.environ |= {"BROKER": rabbit.url, "ONCEKEY_BROKER": rabbit.url}
-        tables.make(postgres.url, rabbit.url)
+    with servers() as (database, broker):
+        os.environ |= {"DATABASE": database, "ONCEKEY_STORE": database, "PORT": str(free_port())}
+        os.environ |= {"BROKER": broker, "ONCEKEY_BROKER": broker}
+        tables.make(database, broker)
         counts = play(given.orders, given.kills)
     print("orders {}   messages {}   shipments {}".format(*counts))
     return 0 if counts == (given.orders,) * 3 else 1

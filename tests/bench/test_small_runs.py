@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bench import canonical, filled, growth, imports, over_http, purge, records, terminal
+from bench import canonical, filled, growth, imports, over_http, purge, records, terminal, transactions
 from bench.candidates import BY_NAME, FLOOR, FROM_STORE, OURS
 from bench.line import Line
 from bench.sections import Bench
@@ -142,3 +142,12 @@ def test_without_wrk_its_section_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("shutil.which", lambda name: None)
     [note] = over_http.show(over_http.measure(QUICK))
     assert "tools/provision bench" in terminal.show([note])
+
+
+@pytest.mark.parametrize("kind", transactions.KINDS)
+def test_transactions_are_counted_by_the_database(kind: str) -> None:
+    """The transactional mode adds two statements and no commit to the business transaction, on every kind."""
+    with transactions._served(kind) as url:
+        found = transactions._kind(QUICK, kind, url)
+    assert (found["statements"], found["commits"]) == ([2, 4], [1, 1])
+    assert kind in terminal.show(transactions.show({kind: found}))
