@@ -20,6 +20,7 @@ from oncekey.stores.contract import Store
 from oncekey.stores.memory import MemoryStore
 from oncekey.stores.open import open_store
 from tests.cli.running import Ran, oncekey
+from tests.cli.test_inbox import parked
 from tests.operations.filled import claim, complete, fill, settle
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "cli.md").read_text()
@@ -156,6 +157,8 @@ def test_example_runs(line: str, tmp_path: Path) -> None:
         (tmp_path / "records.oncekey").unlink()
     if " outbox " in line:
         dead_letter(tmp_path / "oncekey.db")
+    if " inbox " in line and " migrate" not in line:
+        parked(tmp_path / "oncekey.db", "A-1")
     if " client " in line:
         left = Request("POST", "http://127.0.0.1:8000/orders", (), b"{}")
         Journal(tmp_path / "intents.db").sending("01a2b3c4-d5e6-7f80-9a1b-2c3d4e5f6071", left, "checkout")

@@ -54,8 +54,8 @@ def guarded(words: list[str]) -> Exit:
         remarks.url = given.store = given.store or os.environ.get(STORE, "")
         remarks.to = given.to if given.command == "copy" else ""
         listen_to_logs(remarks)
-        if given.command in {"relay", "outbox"}:
-            return _outbox(given)
+        if given.command in {"relay", "outbox", "inbox"}:
+            return _messages(given)
         if given.command == "doctor" and given.app:
             return doctor_of_app(given, _output(given))
         return run(given)
@@ -86,7 +86,11 @@ def _reconcile(given: argparse.Namespace) -> Exit:
     return reconcile(given, _output(given))
 
 
-def _outbox(given: argparse.Namespace) -> Exit:
+def _messages(given: argparse.Namespace) -> Exit:
+    if given.command == "inbox":
+        from oncekey.cli.inbox import inbox  # noqa: PLC0415 - as below
+
+        return inbox(given)
     from oncekey.cli import outbox  # noqa: PLC0415 - no other command speaks to a broker
 
     return outbox.relay(given) if given.command == "relay" else outbox.outbox(given)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
 
-from oncekey.cli import options_client, options_moving, options_outbox
+from oncekey.cli import options_client, options_inbox, options_moving, options_outbox
 from oncekey.cli.exits import MEANINGS
 from oncekey.operations import CHOICES, KEEP_FOR
 from oncekey.reconcile.pace import Pace
@@ -66,12 +66,9 @@ def parser() -> Parser:
     command("purge", "sweep lapsed leases and delete what has expired", _purge)
     command("stats", "count operations by state", lambda made: None)
     command("client", "finish what a client has begun", lambda made: options_client.fill(made, shared, _seconds))
-    command(
-        "relay",
-        "send what was committed into an outbox, until SIGTERM",
-        lambda made: options_outbox.fill_relay(made, _count, _seconds),
-    )
+    command("relay", "send what was committed into an outbox, until SIGTERM", _relay)
     command("outbox", "look after an outbox", lambda made: options_outbox.fill_outbox(made, shared, _count))
+    command("inbox", "look after an inbox", lambda made: options_inbox.fill(made, shared, _count))
     command("doctor", "check the store, its settings and this machine, or an application", _doctor)
     return top
 
@@ -96,6 +93,10 @@ def _globals(made: Parser, *, first: bool) -> None:
     made.add_argument(
         "--no-color", action="store_true", default=default(value=False), help="no colours (or set NO_COLOR)"
     )
+
+
+def _relay(made: argparse.ArgumentParser) -> None:
+    options_outbox.fill_relay(made, _count, _seconds)
 
 
 def _demo(made: argparse.ArgumentParser) -> None:
