@@ -22,6 +22,7 @@ from oncekey.http import scope as scopes
 if TYPE_CHECKING:
     from oncekey.adapters.django import DjangoGuard
     from oncekey.adapters.endpoint import AsgiEndpoint, WsgiEndpoint
+    from oncekey.adapters.flask import View
     from oncekey.effects.transaction import House, Transaction
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.events import Sink
@@ -126,7 +127,7 @@ class OnceKey:
             raise MissingExtra("once.fastapi()", "fastapi") from missing
         return route_class(house, session)
 
-    def flask(self, session: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def flask(self, session: Any) -> Callable[[View], View]:
         """A decorator for views of Flask: the same on `session`, a scoped session, or what gives the request's own."""
         house = self._transactional()
         try:

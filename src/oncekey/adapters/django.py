@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.db import connections, transaction
 from django.http import HttpRequest
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from oncekey.effects.transaction.context import House
 
 View = Callable[..., Any]
+V = TypeVar("V", bound=View)
 
 
 class DjangoGuard:
@@ -42,7 +43,7 @@ class DjangoGuard:
         self._using = using
         self.oncekey_gate = house.gate  # by this `oncekey doctor --app` knows what is guarded
 
-    def __call__(self, view: View) -> View:
+    def __call__(self, view: V) -> V:
         """The view, guarded."""
         if inspect.iscoroutinefunction(view):
             raise ConfigurationError(
@@ -58,7 +59,7 @@ class DjangoGuard:
 
         guarded.oncekey_gate = self.oncekey_gate  # type: ignore[attr-defined] # as above
         guarded._non_atomic_requests = exempt | {self._using}  # type: ignore[attr-defined] # noqa: SLF001 - Django's own mark
-        return guarded
+        return guarded  # type: ignore[return-value] # the same, wrapped
 
     def middleware(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> Middleware:
         """A middleware that guards every view; it comes last in MIDDLEWARE, for it calls the view."""

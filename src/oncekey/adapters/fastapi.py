@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, __version__
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
@@ -34,11 +34,17 @@ if TYPE_CHECKING:
     from oncekey.http.gate import Gate
 
 T = TypeVar("T")
+OLDEST = 0, 118
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def route_class(house: House, session: Any) -> type[APIRoute]:
     """The class of routes whose writes are guarded; other methods are as they were."""
+    if tuple(map(int, __version__.split(".")[:2])) < OLDEST:
+        raise ConfigurationError(
+            f"FastAPI {__version__} ends dependencies before the answer is known, and with them the session: "
+            "pip install 'oncekey[fastapi]' brings one that does not"
+        )
     word = session if hasattr(session, "dependency") else Depends(session)
     if not callable(word.dependency):
         raise ConfigurationError(f"session={session!r} is no dependency: write once.fastapi(session=get_session)")

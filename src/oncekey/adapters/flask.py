@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flask import Response, current_app, request
 
@@ -23,7 +23,7 @@ from oncekey.http.messages import Headers, Reply
 if TYPE_CHECKING:
     from oncekey.effects.transaction.context import House
 
-View = Callable[..., Any]
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 def guarding(house: House, session: Any) -> Callable[[View], View]:
@@ -48,12 +48,12 @@ def guarding(house: House, session: Any) -> Callable[[View], View]:
             return _guarded(house, session, functools.partial(view, *args, **kwargs))
 
         guarded.oncekey_gate = house.gate  # type: ignore[attr-defined] # by this `oncekey doctor --app` knows it
-        return guarded
+        return guarded  # type: ignore[return-value] # the same, wrapped
 
     return guard
 
 
-def _guarded(house: House, session: Any, view: View) -> Any:
+def _guarded(house: House, session: Any, view: Callable[[], Any]) -> Any:
     try:
         exchange = exchange_of(house, request_of(request.environ), _body)
     except OnceKeyError as error:

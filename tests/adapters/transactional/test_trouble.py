@@ -1,6 +1,7 @@
 """A database that is away, tables that are not there, commits that are refused, and duplicates that are held."""
 
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +11,11 @@ import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+import oncekey.adapters
+from oncekey import ConfigurationError, MissingExtra, OnceKey, Policy, by_header
+from oncekey.engine.events import Event
 from tests.adapters.transactional import apps
 from tests.adapters.transactional.apps import INSERT, installation, served
 from tests.effects.kinds import engine_url
@@ -112,3 +116,51 @@ def test_a_held_duplicate_is_given_the_answer(shop: Shop) -> None:
     engine.dispose()
     assert [(one.status, one.body, one.replayed) for one in held] == [(200, b'"done"', True)] * 6
     assert shop.orders() == ["1"]
+
+
+def test_sinks_are_told_how_it_ended(tmp_path: Any) -> None:
+    """One event when the key is taken, and one for its end, whatever that is."""
+    shop = Shop(f"sqlite:///{tmp_path}/app.db")
+    shop.empty()
+    told: list[Event] = []
+    once = OnceKey(
+        shop.url, scope=by_header("Authorization"), policy=Policy(guarantee="transactional"), sinks=(told.append,)
+    )
+    session = scoped_session(sessionmaker(create_engine(shop.url, poolclass=NullPool)))
+    post = apps.asking(apps.flask_app(once, session, lambda: session))
+    for key, do in (
+        ("a", ""),
+        ("a", ""),
+        ("b", "503"),
+        ("c", "fail"),
+        ("d", "declined"),
+        ("e", "unknown"),
+        ("f", "commit"),
+    ):
+        post(key, number="1", do=do)
+        session.remove()
+    names = [event.name for event in told]
+    assert names[:3] == ["created", "completed", "replayed"]
+    ends = ["failed_retryable", "failed_retryable", "completed", "turned_unknown", "turned_unknown"]
+    assert names[3:] == [name for end in ends for name in ("created", end)]
+    assert all(event.ran_for is not None for event in told if event.name in {"completed", *ends})
+
+
+@pytest.mark.parametrize("name", ["fastapi", "flask", "django"])
+def test_without_the_framework_it_says_what_to_install(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extra has the framework's own name."""
+    for module in [module for module in sys.modules if module.startswith(f"oncekey.adapters.{name}")]:
+        monkeypatch.delitem(sys.modules, module)
+    for module in (name, "django.db"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr(oncekey.adapters, name, None, raising=False)
+    once: Any = installation("sqlite:///a.db")
+    with pytest.raises(MissingExtra, match=rf"oncekey\[{name}\]"):
+        getattr(once, name)(*(() if name == "django" else (lambda: None,)))
+
+
+def test_an_older_fastapi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose sessions would end before the commit."""
+    monkeypatch.setattr("oncekey.adapters.fastapi.__version__", "0.117.1")
+    with pytest.raises(ConfigurationError, match="before the answer is known"):
+        installation("sqlite:///a.db").fastapi(lambda: None)

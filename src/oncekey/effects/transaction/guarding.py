@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from oncekey.http.exchange import Exchange
     from oncekey.http.messages import Headers, Reply
 
+# How much of an error's own words is passed on.
+NOTE = 200
 UNSURE = "the handler raised OutcomeUnknown: what it has done elsewhere is not known"
 
 
@@ -69,6 +71,7 @@ class Guarding:
         self._exchange = exchange
         self._block: Block | None = None
         self._attempt: Attempt | None = None
+        self._entered = 0.0
         self.operation: TransactionOperation | None = None
 
     @property
@@ -90,9 +93,9 @@ class Guarding:
             connections.recognised(connection)
             self._block = block = Block(self._house.records, exchange, connection, awaited=awaited, whole=True)
             decision = yield from block.enter(exchange.gate.policy.wait_for)
-            say(self._house.said, decision, exchange.claim)
+            say(self._house.said, decision, exchange.claim, started)
             if isinstance(decision, Execute):
-                self._attempt = exchange.attempt(decision, started)
+                self._attempt, self._entered = exchange.attempt(decision, started), time.monotonic()
                 self.operation = TransactionOperation(self._attempt, exchange.key, connection)
                 return None
             if isinstance(decision, Replay):
@@ -121,7 +124,8 @@ class Guarding:
         answered = self._exchange.answered(attempt, status, headers, kept, lack)
         if answered.settlement.target is not State.COMPLETED:
             # Not an answer to keep (5xx, 429...): here that means that nothing was done.
-            yield from self._undone(block)
+            yield from block.undo()
+            self._say(events.FAILED_RETRYABLE, answered.settlement.note)
             return answered.marks
         refused = yield from self._committed(block, answered.settlement)
         return answered.marks if refused is None else refused
@@ -129,12 +133,14 @@ class Guarding:
     def failed(self, error: BaseException) -> Flow[Reply | None]:
         """The handler has raised. A Reply is the answer to that; None: the framework answers, as to any error."""
         block, attempt = self._ending()
-        yield from self._undone(block)
+        yield from block.undo()
         if isinstance(error, Declined):
             return (yield from self._declined(block, attempt, error))
         if isinstance(error, OutcomeUnknown):
             yield from block.shut(UNSURE)
+            self._say(events.TURNED_UNKNOWN, UNSURE)
             return self._exchange.refuse(error)
+        self._say(events.FAILED_RETRYABLE, f"{type(error).__name__}: {error}"[:NOTE])
         if isinstance(error, NotExecuted) or trouble.collided(error):
             return self._exchange.refuse(NotExecuted())
         return None
@@ -142,7 +148,8 @@ class Guarding:
     def rolled_back(self) -> Flow[None]:
         """The code has asked for a rollback by itself, in a way that its framework knows."""
         block, _ = self._ending()
-        yield from self._undone(block)
+        yield from block.undo()
+        self._say(events.FAILED_RETRYABLE, "the code has asked for a rollback")
 
     def _ending(self) -> tuple[Block, Attempt]:
         block, attempt = self._block, self._attempt
@@ -151,9 +158,9 @@ class Guarding:
         self._attempt = None
         return block, attempt
 
-    def _undone(self, block: Block) -> Flow[None]:
-        yield from block.undo()
-        self._house.said.say(events.FAILED_RETRYABLE, self._exchange.claim.id, "rolled back")
+    def _say(self, name: str, detail: str = "") -> None:
+        ran_for = time.monotonic() - self._entered
+        self._house.said.say(name, self._exchange.claim.id, detail, ran_for=ran_for)
 
     def _declined(self, block: Block, attempt: Attempt, error: Declined) -> Flow[Reply]:
         """A final no: what was written is gone, and the answer is kept by itself."""
@@ -171,11 +178,13 @@ class Guarding:
             yield from block.complete(settlement)
         except OnceKeyError as error:
             log.error("the outcome of operation %s is unknown: %s", refs, error)
+            self._say(events.TURNED_UNKNOWN, str(error)[:NOTE])
             return self._exchange.refuse(OutcomeUnknown())
         except Exception as error:
             if not trouble.passing(error):
                 raise
             log.warning("operation %s was not committed, and may be sent again: %s", refs, error)
+            self._say(events.FAILED_RETRYABLE, str(error)[:NOTE])
             return self._exchange.refuse(NotExecuted())
-        self._house.said.say(events.COMPLETED, settlement.id)
+        self._say(events.COMPLETED)
         return None
