@@ -16,9 +16,10 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 import oncekey.adapters
 from oncekey import ConfigurationError, MissingExtra, OnceKey, Policy, by_header
 from oncekey.engine.events import Event
+from oncekey.engine.sealing import Sealer
 from tests.adapters.transactional import apps
 from tests.adapters.transactional.apps import INSERT, installation, served
-from tests.effects.kinds import engine_url
+from tests.effects.kinds import ALIAS, engine_url
 from tests.effects.transaction.shop import Shop
 
 AWAY = "postgresql://oncekey@127.0.0.1:1/none"
@@ -164,3 +165,47 @@ def test_an_older_fastapi_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncekey.adapters.fastapi.__version__", "0.117.1")
     with pytest.raises(ConfigurationError, match="before the answer is known"):
         installation("sqlite:///a.db").fastapi(lambda: None)
+
+
+class Broken(Sealer):
+    """Cannot write anything down."""
+
+    def seal(self, id_: bytes, outcome: bytes) -> bytes:
+        raise RuntimeError("the key ring is gone")
+
+
+def test_an_answer_that_cannot_be_sealed_leaves_nothing_open(tmp_path: Any) -> None:
+    """The framework answers 500, the work is undone, and the thread's connection is as good as before."""
+    from django.db import connections
+
+    shop = Shop(f"sqlite:///{tmp_path}/app.db")
+    shop.empty()
+    once = OnceKey(
+        shop.url, scope=by_header("Authorization"), policy=Policy(guarantee="transactional"), sealer=Broken()
+    )
+    with apps.asked_of_django(shop.url, apps.django_view(once.django(ALIAS), login=False)) as post:
+        assert [post("k", number="1").status for _ in range(2)] == [500, 500]
+        assert not connections[ALIAS].in_atomic_block
+    assert shop.orders() == []
+
+
+def test_a_whole_application_may_be_of_such_routes(shop: Shop) -> None:
+    """Without a router of its own: the application's router has a class for its routes too."""
+    engine = create_engine(engine_url(shop.url), poolclass=NullPool)
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    app = FastAPI()
+    app.router.route_class = installation(shop.url).fastapi(get_session)
+
+    @app.post("/orders")
+    def order(session: Annotated[Session, Depends(get_session)]) -> str:
+        session.execute(text(INSERT.format(1)))
+        return "done"
+
+    with served(app) as post:
+        assert [post("k").replayed for _ in range(2)] == [False, True]
+    engine.dispose()
+    assert shop.orders() == ["1"]

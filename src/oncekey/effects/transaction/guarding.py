@@ -121,7 +121,12 @@ class Guarding:
         kept, lack = (bytes(body), "") if body is not None else (None, STREAMED)
         if kept is not None and len(kept) > self._exchange.gate.policy.max_kept:
             kept, lack = None, TOO_LONG
-        answered = self._exchange.answered(attempt, status, headers, kept, lack)
+        try:
+            answered = self._exchange.answered(attempt, status, headers, kept, lack)
+        except BaseException:
+            # An answer that cannot be written down (a key of encryption that is gone...) leaves nothing open.
+            yield from block.undo()
+            raise
         if answered.settlement.target is not State.COMPLETED:
             # Not an answer to keep (5xx, 429...): here that means that nothing was done.
             yield from block.undo()
