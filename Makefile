@@ -7,7 +7,8 @@ SHELL := /bin/bash
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 # Files of tests run side by side; each process has servers of its own. JOBS=0 runs everything in one process.
-JOBS ?= auto
+# Half of their time they wait, for servers, leases and killed processes: two for each core keep it busy.
+JOBS ?= $(shell echo $$((2 * $$(nproc))))
 BENCH_ARGS ?=
 CHAOS_ARGS ?=
 FUZZ_ARGS ?=
@@ -30,7 +31,7 @@ test: env  ## install what is missing, check format, lint and types, run all tes
 	@tools/provision servers || [ -z "$$CI" ]  # without its server a test skips itself; CI must have them all
 	@$(MAKE) --no-print-directory check
 	@echo "pytest: all tests, real servers included"
-	@.venv/bin/python -m pytest -n $(JOBS) --dist loadfile $(PYTEST_ARGS)
+	@.venv/bin/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: env  ## format, lint and types, changing nothing (make format mends the first two)
 	@echo "ruff: format and lint"
