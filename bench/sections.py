@@ -64,6 +64,7 @@ TABLE = (
     Section("purge", "Purge beside requests", "purge", 120),
     Section("transactions", "Transactional mode", "transactions", 60),
     Section("http", "Over HTTP", "over_http", 180),
+    Section("parts", "Where the time of a request goes", "parts", 15),
     Section("canonical", "Canonical JSON", "canonical", 10),
     Section("import", "Importing", "imports", 25),
 )

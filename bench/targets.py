@@ -92,7 +92,8 @@ def _brought(found: Found, name: str) -> float | None:
 
 CPU_BOUND = (
     "What is left is Python: the key, the scope, the canonical form, the claim, the outcome, and the turns of "
-    "asyncio's loop. The floor does none of it, and the store is no longer what a request waits for."
+    "asyncio's loop; their costs are below, under 'Where the time of a request goes'. The floor does none of it, and "
+    "the store is no longer what a request waits for."
 )
 COMMIT_BOUND = (
     "Two statements more are two round trips more, and the key, its canonical form and the outcome are Python. The "
