@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import pytest
 
+from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Parts
 from oncekey.core.outcome import Answer
+from oncekey.core.record import Label
 from oncekey.http import dialects
 from oncekey.http.messages import Request
 from oncekey.http.recall import AROUND, LARGEST, Recall
 
 JSON = b"application/json"
 PARTS = Parts("POST", "/pay", b"", JSON, b"{}")
+CLAIM = Claim(b"id", b"token", b"", 30_000, label=Label("", "POST /pay", "k"))
 PAID = Answer(201, [(b"content-type", JSON)], b"paid")
 
 
@@ -36,7 +39,7 @@ def request(**other: object) -> Request:
 def test_the_same_request_gets_the_answer_of_the_record() -> None:
     """With its marker, and the record that it is of."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
+    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
     reply = made.find("alice", "k", request())
     assert reply is not None
     assert (reply.status, reply.body, reply.replays) == (201, b"paid", b"id")
@@ -56,14 +59,14 @@ def test_the_same_request_gets_the_answer_of_the_record() -> None:
 def test_whatever_differs_is_for_the_store(other: dict[str, object]) -> None:
     """Another spelling may be the same request, another request, or one of another fingerprint: not decided here."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
+    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
     assert made.find("alice", "k", request(**other)) is None
 
 
 def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
     """The caller and the key name the answer, each by itself."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
+    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
     assert made.find("bob", "k", request()) is None
     assert made.find("alice", "j", request()) is None
 
@@ -71,7 +74,7 @@ def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
 def test_an_answer_ends_with_its_time() -> None:
     """A moment before it is there, at its end it is not."""
     made, clock = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID, 0.0)
+    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
     clock.at = 9.99
     assert made.find("alice", "k", request()) is not None
     clock.at = 10.0
@@ -83,7 +86,7 @@ def test_the_oldest_make_room() -> None:
     made, _ = recall(room=3 * (AROUND + len(PARTS.body) + len(PAID.body)))
     for number in range(5):
         for _ in range(3):
-            made.keep("alice", f"k{number}", b"id", PARTS, PAID, 0.0)
+            made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), PARTS, PAID, 0.0)
     there = [made.find("alice", f"k{number}", request()) is not None for number in range(5)]
     assert there == [False, False, True, True, True]
 
@@ -91,5 +94,5 @@ def test_the_oldest_make_room() -> None:
 def test_large_answers_are_left_to_the_store() -> None:
     """A few of them would drive out all others."""
     made, _ = recall()
-    made.keep("alice", "k", b"id", PARTS, PAID._replace(body=b"x" * LARGEST), 0.0)
+    made.keep("alice", CLAIM, PARTS, PAID._replace(body=b"x" * LARGEST), 0.0)
     assert made.find("alice", "k", request()) is None

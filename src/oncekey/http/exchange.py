@@ -105,7 +105,7 @@ class Exchange:
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
         if answered.kept is not None and self.gate.recall is not None:
-            self.gate.recall.keep(self.caller, self.key, self.claim.id, self.parts, answered.kept, answered.at)
+            self.gate.recall.keep(self.caller, self.claim, self.parts, answered.kept, answered.at)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""

@@ -11,14 +11,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from oncekey.core.keys import endpoint_of, scope_of
-from oncekey.core.record import Label
 from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncekey.core.commands import Claim
     from oncekey.core.fingerprint import Parts
     from oncekey.core.outcome import Answer
     from oncekey.http.grammar import Dialect
@@ -33,10 +32,10 @@ AROUND = 1024
 class Entry:
     """One answer, to what request, and until when. The reply is made when it is first asked for."""
 
-    __slots__ = ("id", "kept", "parts", "reply", "size", "trace", "until")
+    __slots__ = ("claim", "kept", "parts", "reply", "size", "trace", "until")
 
-    def __init__(self, id_: bytes, parts: Parts, kept: Answer, until: float) -> None:
-        self.id = id_
+    def __init__(self, claim: Claim, parts: Parts, kept: Answer, until: float) -> None:
+        self.claim = claim
         self.parts = parts
         self.kept = kept
         self.until = until
@@ -72,16 +71,14 @@ class Recall:
             return None
         if entry.reply is None:
             entry.reply = marked(self._dialect, entry.kept, key)
-            entry.reply.replays = entry.id
-            endpoint = endpoint_of(method, path)
-            entry.reply.label = Label(scope_of(caller, endpoint)[1], endpoint)
+            entry.reply.replays, entry.reply.label = entry.claim.id, entry.claim.label
         if entry.trace and (replaying := TRACE.get()) is not None:
             replaying.link(entry.trace)
         return entry.reply
 
-    def keep(self, caller: str, key: str, id_: bytes, parts: Parts, kept: Answer, at: float) -> None:
+    def keep(self, caller: str, claim: Claim, parts: Parts, kept: Answer, at: float) -> None:
         """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
-        entry = Entry(id_, parts, kept, at + self._recall_for)
+        entry, key = Entry(claim, parts, kept, at + self._recall_for), claim.label.key
         if entry.size > LARGEST:
             return
         with self._changing:
