@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
+
 import pytest
 
 from oncekey.core.decision import Execute, Replay
@@ -10,7 +13,8 @@ from oncekey.core.outcome import Answer, sign, unpack
 from oncekey.core.record import Seen, State
 from oncekey.engine.journals import journal_of, read_sealed, sealed, trail
 from oncekey.engine.sealing import Sealer
-from oncekey.operations import Desk, Signature, dead_letters, history
+from oncekey.errors import ConfigurationError
+from oncekey.operations import Desk, Signature, dead_letters, history, listing, queue
 from oncekey.testing import Bench
 from oncekey.testing.bench import another_request
 from tests.contract.stores import SHARED, Subject
@@ -97,4 +101,19 @@ def test_a_dead_letter_is_listed_and_can_be_asked_about_again(subject: Subject) 
     record = bench.record(claim.id)
     assert (record.state, record.token, record.due_at) == (State.UNKNOWN, claim.token, seen.now)
     assert [line.target for line in history(record)] == [State.UNKNOWN]
+    bench.close()
+
+
+@WHERE
+def test_a_cursor_that_no_page_gave_is_no_fault(subject: Subject) -> None:
+    """Words are told as such; numbers that are too large too, or they lead nowhere: nothing else is raised."""
+    bench = subject.bench()
+    unknown(bench)
+    beyond = str(1 << 64)
+    for lists in (queue, dead_letters, listing, partial(listing, state="all")):
+        for after in (f"{beyond}:00", f"1:{beyond}", "1_0:00", "\u0661:00", f"2:{beyond * 99}:zz", "2:nan:00", ":"):
+            with suppress(ConfigurationError):
+                lists(bench.store, after=after)
+        with pytest.raises(ConfigurationError, match="no cursor of this listing"):
+            lists(bench.store, after="odd")
     bench.close()

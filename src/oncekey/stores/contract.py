@@ -90,6 +90,13 @@ class Wanted(NamedTuple):
         return dated and record.state in self.states
 
 
+def counted(text: str, bits: int = 63) -> int:
+    """A number of a cursor, of so many bits; ValueError: no page has given it."""
+    if not (text.isascii() and text.isdecimal()) or int(text) >> bits:
+        raise ValueError(f"{text[:40]!r} is no number of it")
+    return int(text)
+
+
 def no_cursor(wrong: Exception) -> ConfigurationError:
     """What to say of an `after` that no page of this listing gave."""
     return ConfigurationError(f"after= is no cursor of this listing ({wrong}): pass on what the page before it gave")

@@ -24,7 +24,7 @@ from oncekey.core.commands import (
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
 from oncekey.core.transitions import TABLE, Facts, claimed, refusal, renewed, settled
 from oncekey.errors import ConfigurationError
-from oncekey.stores.contract import Finding, Listener, Wanted, no_cursor
+from oncekey.stores.contract import Finding, Listener, Wanted, counted, no_cursor
 from oncekey.stores.siblings import alone
 
 
@@ -224,7 +224,7 @@ def _place(record: Record, wanted: Wanted) -> tuple[int, bytes]:
 def _read_place(after: str) -> tuple[int, bytes]:
     try:
         at, id_ = after.split(":")
-        return int(at), bytes.fromhex(id_)
+        return counted(at), bytes.fromhex(id_)
     except ValueError as wrong:
         raise no_cursor(wrong) from wrong
 

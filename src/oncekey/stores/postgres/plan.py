@@ -14,7 +14,7 @@ from typing import Any
 from oncekey.core.commands import DONE, Claim, Claimed, Page, Purged, Renewal, Settlement, Stale, Swap, Won, Written
 from oncekey.core.record import FORMAT, Guarantee, Label, Record, Seen, State
 from oncekey.errors import RecordUnreadable, StoreUnavailable
-from oncekey.stores.contract import Finding, Wanted, no_cursor
+from oncekey.stores.contract import Finding, Wanted, counted, no_cursor
 from oncekey.stores.planned import Steps
 from oncekey.stores.postgres import checks
 from oncekey.stores.postgres.binary import blobs, blobs_or_none, flag, flags, integer, long, longs, small, smalls, text
@@ -297,7 +297,7 @@ class PostgresPlan:
 def _spot(after: str | None) -> tuple[int, bytes]:
     """How far a listing has come: when the last record was due, and its id."""
     due, id_ = after.split(":") if after else ("0", "")
-    return int(due), bytes.fromhex(id_)
+    return counted(due), bytes.fromhex(id_)
 
 
 def seen(row: tuple[Any, ...]) -> Seen:

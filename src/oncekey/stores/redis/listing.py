@@ -12,13 +12,14 @@ answer has ended, stays listed until a purge, even if its key is claimed again m
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from oncekey.core.commands import Page, Purged, Swap
 from oncekey.core.record import FINAL, IN_PROGRESS, Record, Seen, State, replace
 from oncekey.errors import StoreError
-from oncekey.stores.contract import Wanted, no_cursor
+from oncekey.stores.contract import Wanted, counted, no_cursor
 from oncekey.stores.redis import commands, layout
 from oncekey.stores.redis.commands import Argument, Command, call, plain
 from oncekey.stores.redis.trouble import sound
@@ -32,6 +33,8 @@ log = logging.getLogger("oncekey.stores.redis")
 SCANS = 200
 # The due times of what is wanted are instants by the time that a record is looked at: nothing is relative any more.
 NOW = 0
+# A score as Redis writes it, and as it takes it.
+SCORE = re.compile(r"[+-]?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)")
 # The numbers of the sets, as the scripts count them; 0 is none.
 NO_SET, IN_PROGRESS_SET, UNKNOWN_SET, FAILED_SET, DATED_SET = range(5)
 OTHER_SETS = {State.UNKNOWN: UNKNOWN_SET, State.FAILED_RETRYABLE: FAILED_SET}
@@ -128,7 +131,8 @@ class Spot(NamedTuple):
     @classmethod
     def read(cls, after: str) -> Spot:
         number, score, key = after.split(":")
-        float(score)
+        if not SCORE.fullmatch(score):
+            raise ValueError(f"{score[:40]!r} is no score of it")
         return cls(int(number), score, bytes.fromhex(key))
 
     def is_before(self, entry: Spot) -> bool:
@@ -214,7 +218,7 @@ def _read(id_: bytes, card: Any) -> Record | None:
 def _by_all_keys(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps[Walked]:
     """SCAN may give more keys than were asked for: those that did not fit travel in the cursor."""
     cursor, _, rest = (after or "0:").partition(":")
-    int(cursor)
+    counted(cursor, 64)
     waiting = [keys.record + bytes.fromhex(id_) for id_ in rest.split(",") if id_]
     at_end = after is not None and cursor == "0"
     found: dict[bytes, Record] = {}

@@ -27,7 +27,7 @@ from oncekey.core.commands import (
 from oncekey.core.record import IN_PROGRESS, Guarantee, Label, Record, Seen, State
 from oncekey.core.transitions import SETTLING
 from oncekey.errors import RecordUnreadable, SchemaMissing, StoreUnavailable
-from oncekey.stores.contract import Finding, Wanted, no_cursor
+from oncekey.stores.contract import Finding, Wanted, counted, no_cursor
 from oncekey.stores.sqlite import doctor
 from oncekey.stores.sqlite.statements import STATEMENTS, migrations, repeated, sizes
 from oncekey.stores.sqlite.steps import Change, Phase, Rows, Tell, Watching, Where
@@ -130,8 +130,8 @@ class Spot(NamedTuple):
 
     @classmethod
     def read(cls, after: str | None) -> Spot:
-        due, seq = after.split(":") if after else (0, 0)
-        return cls(int(due), int(seq))
+        due, seq = after.split(":") if after else ("0", "0")
+        return cls(counted(due), counted(seq))
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Spot:
