@@ -13,12 +13,12 @@ from types import ModuleType
 import pytest
 
 from oncekey.cli import app, commands
-from oncekey.cli.words import brief, visible
 from oncekey.core.journal import Call, CallState, Journal, Step, pack_journal
 from oncekey.core.outcome import pack
 from oncekey.core.record import State
 from oncekey.demo import serve
 from oncekey.engine.sealing import Sealer
+from oncekey.operations.words import brief, visible
 from oncekey.stores.open import open_store
 from tests.cli.running import OURS, Ran
 from tests.operations.filled import CALLER, DAY, ENDPOINT, Made, claim, complete, fill, settle

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oncekey.cli.exits import Exit
-from oncekey.cli.words import brief, visible
 from oncekey.client.carriage import carriage
 from oncekey.client.journal import VARIABLE, Entry, Journal
 from oncekey.client.machine import Retries
 from oncekey.errors import ConfigurationError, MissingExtra
+from oncekey.operations.words import brief, visible
 
 if TYPE_CHECKING:
     from oncekey.client.resuming import Report

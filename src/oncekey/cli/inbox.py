@@ -11,10 +11,10 @@ from typing import Any
 
 from oncekey.cli.exits import Exit
 from oncekey.cli.naming import NotFound
-from oncekey.cli.words import size, visible
 from oncekey.effects.inbox.operators import InboxDesk
 from oncekey.effects.inbox.parked import Parked
 from oncekey.errors import ConfigurationError
+from oncekey.operations.words import size, visible
 from oncekey.stores.sqlite import path_of
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from oncekey.cli.exits import Exit
 from oncekey.cli.naming import NotFound
-from oncekey.cli.words import brief, size, visible
 from oncekey.effects.brokers.publishers import open_publisher
 from oncekey.effects.inbox import Patience
 from oncekey.effects.outbox import Letter, OutboxDesk, Pace, Relay, Report
 from oncekey.effects.outbox.relay import PATIENCE
 from oncekey.errors import ConfigurationError
+from oncekey.operations.words import brief, size, visible
 from oncekey.stores.sqlite import path_of
 
 BROKER = "ONCEKEY_BROKER"

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from oncekey.cli.outputs import Showing, Told
-from oncekey.cli.words import brief, coming, instant, size, visible
 from oncekey.core.journal import Asked, Audit, Call, Journal, Step, Trace
 from oncekey.core.keys import key_ref
 from oncekey.core.outcome import Answer, Tombstone, Value
@@ -34,6 +33,7 @@ from oncekey.operations import (
     history,
     kept,
 )
+from oncekey.operations.words import brief, coming, instant, size, visible
 from oncekey.reconcile.rounds import Report
 
 STYLES = {

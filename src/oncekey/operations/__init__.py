@@ -25,6 +25,8 @@ from oncekey.operations.looking import (
     kept,
     listing,
     next_of,
+    queue,
+    search,
 )
 from oncekey.operations.recordfile import Contents, Exported, File, export
 from oncekey.operations.risks import AppHealth, Risk, assess
@@ -83,8 +85,10 @@ __all__ = [
     "next_of",
     "opened",
     "purge",
+    "queue",
     "read_answer",
     "scrubbed",
+    "search",
     "stats",
     "surface",
     "sweep",

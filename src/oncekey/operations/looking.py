@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -12,11 +12,15 @@ from oncekey.core.outcome import Outcome, unpack
 from oncekey.core.record import FINAL, IN_PROGRESS, OPEN, Record, Seen, State
 from oncekey.engine.sealing import Sealer
 from oncekey.errors import ConfigurationError, OnceKeyError, RecordUnreadable
-from oncekey.stores.contract import Store
+from oncekey.stores.contract import Store, Wanted
 
 # A millisecond ago by the store's own clock: what was due then is due now, and every store reads it as relative.
 NOW = -1
+# Later than any time that a record has; every store counts so far.
+EVER = 1 << 53
 PAGE = 500
+# What one search looks at before it says how far it came.
+LOOKED = 20 * PAGE
 ID_DIGITS = 40
 LEAST_DIGITS = 6
 # Enough to see that a prefix is not unique, without reading all that it fits.
@@ -73,24 +77,62 @@ def listing(
     store: Store, state: str = "open", *, due: bool = False, after: str | None = None, limit: int = 50
 ) -> Listing:
     """Up to `limit` operations in a state of CHOICES; with `due`, those whose lease or waiting time is over."""
-    records: list[Record] = []
-    while True:
-        page = store.scan(_states(state), due_before=NOW if due else None, after=after, limit=limit - len(records))
-        records += page.records
-        after = page.after
-        if after is None or len(records) >= limit:
-            return Listing(records, after, page.now)
+    return _paged(store, Wanted(_states(state), NOW if due else None), after, limit)
+
+
+def queue(store: Store, *, after: str | None = None, limit: int = 50) -> Listing:
+    """Unknown outcomes that somebody will ask about, the longest due first, up to `limit`."""
+    return _paged(store, Wanted((State.UNKNOWN,), EVER), after, limit)
 
 
 def dead_letters(store: Store, *, after: str | None = None, limit: int = 50) -> Listing:
     """Unknown outcomes that nobody asks about any more, up to `limit`; `note` says why each was given up."""
+    return _paged(store, Wanted((State.UNKNOWN,), undated=True), after, limit)
+
+
+def _paged(store: Store, wanted: Wanted, after: str | None, limit: int) -> Listing:
+    """A page may have fewer than were asked for, or none, and not be the last: then the next is taken as well."""
+    states, due, undated = wanted
     records: list[Record] = []
     while True:
-        page = store.scan((State.UNKNOWN,), undated=True, after=after, limit=limit - len(records))
+        page = store.scan(states, due_before=due, undated=undated, after=after, limit=limit - len(records))
         records += page.records
         after = page.after
         if after is None or len(records) >= limit:
             return Listing(records, after, page.now)
+
+
+def search(
+    store: Store, text: str, state: str = "open", *, after: str | None = None, limit: int = 50, most: int = LOOKED
+) -> Listing:
+    """Operations whose id begins with a text, whose key it is, or whose endpoint, note or scope has it within.
+
+    No store has an index for that: at most `most` records are looked at, and `after` goes on behind them.
+    """
+    fits = _fitting(text)
+    found: dict[bytes, Record] = {}
+    looked = 0
+    while True:
+        page = store.scan(_states(state), after=after, limit=PAGE)
+        # A walk over all records may meet one twice.
+        found |= {record.id: record for record in page.records if fits(record)}
+        after, looked = page.after, looked + PAGE
+        if after is None or len(found) >= limit or looked >= most:
+            return Listing(list(found.values()), after, page.now)
+
+
+def _fitting(text: str) -> Callable[[Record], bool]:
+    text = text.strip()
+    if not text:
+        raise ConfigurationError("there is nothing to look for: write a ref, a key, or a part of an endpoint or a note")
+    word, digits = text.casefold(), text.lower().removeprefix("ok_")
+
+    def fits(record: Record) -> bool:
+        scope, endpoint, key = record.label
+        within = any(word in part.casefold() for part in (endpoint, record.note, scope))
+        return within or text == key or (len(digits) >= LEAST_DIGITS and record.id.hex().startswith(digits))
+
+    return fits
 
 
 def _states(word: str) -> tuple[State, ...]:

@@ -1,4 +1,4 @@
-"""Durations, instants and foreign text as people read them on a terminal."""
+"""Durations, instants and foreign text as people read them, on a terminal and in the console."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unicodedata
 from datetime import UTC, datetime
 
 from oncekey.core.record import Record
-from oncekey.operations import is_dead_letter, next_of
+from oncekey.operations.looking import is_dead_letter, next_of
 
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 # Characters that steer a terminal or change the direction of what follows; line ends are kept where they may be.
@@ -49,7 +49,7 @@ def instant(at: int | None, now: int) -> str:
 
 
 def visible(text: str, *, lines: bool = False) -> str:
-    """Foreign text that cannot steer the terminal: what is not to be seen is written as its escape."""
+    """Foreign text that cannot steer a terminal nor mislead a reader: what is not to be seen stands as its escape."""
     return "".join(
         char if (lines and char in "\n\t") or unicodedata.category(char) not in UNSAFE else _escape(char)
         for char in text
