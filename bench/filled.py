@@ -37,20 +37,27 @@ def finish(store: Store, claim: Claim) -> None:
     store.settle([Settlement(claim.id, claim.token, State.COMPLETED, outcome, DAY)])
 
 
-def fill(url: str, count: int, *, expired: bool = False) -> None:
-    """An empty store, migrated and filled with finished records; `expired` ones have been over for an hour."""
+def fill(url: str, count: int, *, expired: bool = False, unknown: bool = False) -> None:
+    """An empty store, migrated and filled with finished records; `expired` ones have been over for an hour.
+
+    `unknown` instead: outcomes that nobody knows, each to be asked about at a time of its own.
+    """
     store = open_store(url)
     with contextlib.closing(store):
         store.migrate()
         claim = a_claim()
         if not store.claim([claim]):
             raise RuntimeError("no claim, no copies")
-        finish(store, claim)
+        if unknown:
+            store.settle([Settlement(claim.id, claim.token, State.UNKNOWN, b"", None, 1, "TimeoutError: no answer")])
+        else:
+            finish(store, claim)
     at = int(time.time() * 1000) + (-3_600_000 if expired else DAY)
-    (_fill_sqlite if url.startswith("sqlite") else _fill_postgres)(url, count, claim.id, at)
+    times = {"due_at": f"{at} + n"} if unknown else {"expires_at": str(at)}
+    (_fill_sqlite if url.startswith("sqlite") else _fill_postgres)(url, count, claim.id, times)
 
 
-def _fill_postgres(url: str, count: int, model: bytes, at: int) -> None:
+def _fill_postgres(url: str, count: int, model: bytes, times: dict[str, str]) -> None:
     import psycopg
 
     from oncekey.stores.postgres.options import read_options
@@ -59,7 +66,7 @@ def _fill_postgres(url: str, count: int, model: bytes, at: int) -> None:
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
         found = connection.execute(f"select * from {table} limit 0".encode()).description or []
         names = [column.name for column in found]
-        made = {"id": "substr(sha256(int8send(n)), 1, 20)", "expires_at": str(at)}
+        made = {"id": "substr(sha256(int8send(n)), 1, 20)"} | times
         columns = ", ".join(made.get(name, f"model.{name}") for name in names)
         connection.execute(
             f"insert into {table} ({', '.join(names)}) select {columns} from {table} model, "
@@ -70,14 +77,14 @@ def _fill_postgres(url: str, count: int, model: bytes, at: int) -> None:
         connection.execute("checkpoint")
 
 
-def _fill_sqlite(url: str, count: int, model: bytes, at: int) -> None:
+def _fill_sqlite(url: str, count: int, model: bytes, times: dict[str, str]) -> None:
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as db:
         db.create_function("nth", 1, nth, deterministic=True)
         db.execute("pragma cache_size = -2000000")
         db.execute("pragma synchronous = off")
         table = "oncekey_record"
         names = [row[1] for row in db.execute(f"pragma table_info({table})") if row[1] != "seq"]
-        made = {"id": "nth(n)", "expires_at": str(at)}
+        made = {"id": "nth(n)"} | times
         columns = ", ".join(made.get(name, f"model.{name}") for name in names)
         db.execute(
             f"with recursive count(n) as (select 1 union all select n + 1 from count where n < {count}) "

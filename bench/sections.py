@@ -63,6 +63,7 @@ TABLE = (
     Section("millions", "Ten million records", "growth", 420, (10_000_000,), asked=True),
     Section("purge", "Purge beside requests", "purge", 120),
     Section("transactions", "Transactional mode", "transactions", 60),
+    Section("console", "The console's lists", "unknowns", 60),
     Section("http", "Over HTTP", "over_http", 180),
     Section("parts", "Where the time of a request goes", "parts", 15),
     Section("canonical", "Canonical JSON", "canonical", 10),

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from oncekey.adapters.django import DjangoGuard
     from oncekey.adapters.endpoint import AsgiEndpoint, WsgiEndpoint
     from oncekey.adapters.flask import View
+    from oncekey.console import Console
+    from oncekey.console.access import Operator
+    from oncekey.console.rates import Source
     from oncekey.effects.transaction import House, Transaction
     from oncekey.engine.aio import AsyncEngine
     from oncekey.engine.events import Sink
@@ -209,6 +212,17 @@ class OnceKey:
         from oncekey.telemetry.metrics_page import MetricsPage  # noqa: PLC0415 - as above
 
         return WsgiEndpoint(MetricsPage(counters), lambda: self.engine.store)
+
+    def console(self, *, token: str | None = None, operator: Operator | None = None, counts: Source = None) -> Console:
+        """An ASGI application: a web page to look at operations and settle them (oncekey.console).
+
+        Say who may enter: `token` for a sign-in of its own, or `operator`, a function of a request's scope that
+        returns the name of whoever the application has signed in, or None to refuse.
+        """
+        from oncekey.console import Console  # noqa: PLC0415 - as above
+
+        sealer = self.choices.get("sealer")
+        return Console(lambda: self.async_engine.store, token=token, operator=operator, sealer=sealer, counts=counts)
 
     def webhook(self, signature: Signature, reader: Reader) -> AsgiEndpoint:
         """An ASGI application for one sender's webhooks: `reader` says what a message is about (oncekey.reconcile)."""

@@ -144,7 +144,9 @@ def quiet(store: Store, folder: Path) -> None:
         new.migrate()
 
 
-@pytest.mark.parametrize("line", [line for line in EXAMPLES if not {"demo", "reconcile", "relay"} & set(line.split())])
+@pytest.mark.parametrize(
+    "line", [line for line in EXAMPLES if not {"demo", "reconcile", "relay", "console"} & set(line.split())]
+)
 def test_example_runs(line: str, tmp_path: Path) -> None:
     """Each example of the page does its work on a store such as it shows."""
     with closing(open_store(f"sqlite:///{tmp_path}/oncekey.db")) as store:

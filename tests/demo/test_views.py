@@ -65,6 +65,13 @@ def test_the_feed_shows_requests_beside_charges(demo: DemoServer) -> None:
     assert key not in demo.get("/__probe__/recent").text
 
 
+def test_the_console_is_closed(demo: DemoServer) -> None:
+    """Nobody sees anything of it without the token that was made up for this run."""
+    answer = demo.get("/console/")
+    assert (answer.status_code, "Sign in" in answer.text) == (401, True)
+    assert demo.get("/console").headers["location"] == "console/"
+
+
 def test_health_names_the_worker(demo: DemoServer) -> None:
     """Anybody may ask, and HEAD is answered like GET without a body."""
     told = demo.get("/healthz").json()

@@ -59,7 +59,7 @@ class Served:
 
 def settings(folder: Path) -> Settings:
     """One worker on files in a folder."""
-    return Settings(f"sqlite:///{folder}/keys.db", folder / "ledger.db", folder / "shared", 1, 0)
+    return Settings(f"sqlite:///{folder}/keys.db", folder / "ledger.db", folder / "shared", 1, 0, "opens the console")
 
 
 async def test_shutdown_waits_for_work_whose_client_has_left(tmp_path: Path) -> None:

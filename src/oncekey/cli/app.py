@@ -58,6 +58,8 @@ def guarded(words: list[str]) -> Exit:
             return _messages(given)
         if given.command == "doctor" and given.app:
             return doctor_of_app(given, _output(given))
+        if given.command == "console":
+            return _console(given)
         return run(given)
     except BrokenPipeError:
         raise
@@ -84,6 +86,12 @@ def _reconcile(given: argparse.Namespace) -> Exit:
     from oncekey.cli.service import reconcile  # noqa: PLC0415 - no other command runs an application
 
     return reconcile(given, _output(given))
+
+
+def _console(given: argparse.Namespace) -> Exit:
+    from oncekey.cli import console  # noqa: PLC0415 - no other command serves one
+
+    return console.serve(given)
 
 
 def _messages(given: argparse.Namespace) -> Exit:

@@ -18,6 +18,7 @@ TRIES, AT_ONCE = Pace().tries, Pace().at_once
 PORTS = range(65_536)
 # How commands that name one operation are told to take many.
 MANY = {"retry": ("--all",), "erase": ("--scope", "--digest")}
+CONSOLE_PORT = 8765
 
 
 class UsageError(Exception):
@@ -69,6 +70,7 @@ def parser() -> Parser:
     command("relay", "send what was committed into an outbox, until SIGTERM", _relay)
     command("outbox", "look after an outbox", lambda made: options_outbox.fill_outbox(made, shared, _count))
     command("inbox", "look after an inbox", lambda made: options_inbox.fill(made, shared, _count))
+    command("console", "serve a web page to look at operations and settle them", _console)
     command("doctor", "check the store, its settings and this machine, or an application", _doctor)
     return top
 
@@ -103,6 +105,16 @@ def _demo(made: argparse.ArgumentParser) -> None:
     made.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
     made.add_argument("--port", metavar="N", type=_port, default=8000, help="on which port (default 8000)")
     made.add_argument("--workers", metavar="N", type=_count, help="how many processes (default 2)")
+
+
+def _console(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
+    made.add_argument(
+        "--port", metavar="N", type=_port, default=CONSOLE_PORT, help=f"on which port (default {CONSOLE_PORT})"
+    )
+    made.add_argument(
+        "--metrics", metavar="URL", help="the application's page of metrics, for rates; without it there are none"
+    )
 
 
 def _migrate(made: argparse.ArgumentParser) -> None:

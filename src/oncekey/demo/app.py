@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 
 from oncekey.adapters.asgi import OnceKeyMiddleware
+from oncekey.console import Console
 from oncekey.core.policy import Policy
 from oncekey.demo import feed
 from oncekey.demo.apis import APIS, Api, Call, Route
@@ -33,6 +34,8 @@ from oncekey.telemetry.counters import Counters
 from oncekey.telemetry.metrics import Metric
 
 MOST = Policy().max_body
+# Where the console is mounted.
+CONSOLE = "/console"
 # Where a call travels to the guarded application, and where OnceKey puts its operation beside it.
 CALL, OPERATION = "oncekey.demo", "oncekey"
 RECEIVED = Metric("oncekey.demo.requests.count", "requests that reached one of the APIs")
@@ -56,6 +59,7 @@ class Demo:
         # Lapsed leases are swept by the housekeeper, which counts them.
         rules = Rules(resolvers(self.provider), Sealer(), Pace(first_for=LEASE_FOR, most_for=60, sweep_for=None))
         self.reconciler = AsyncReconciler(self.engine.store, rules, (self.counters,))
+        self.console = Console(self.engine.store, token=settings.token, counts=self.counters)
         self.table: Table[Route | View] = Table()
         for path, view in self._views().by_path():
             self.table.add("GET", path, view)
@@ -72,6 +76,9 @@ class Demo:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["path"] == CONSOLE or scope["path"].startswith(f"{CONSOLE}/"):
+            await self.console({**scope, "root_path": scope.get("root_path", "") + CONSOLE}, receive, send)
+            return
         request = Request(scope["method"], scope["path"], scope["query_string"], scope["headers"], b"")
         target, place, allowed = self.table.find(request.method, request.path)
         if target is None:

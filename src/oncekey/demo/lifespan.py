@@ -43,11 +43,13 @@ class Worker:
         starter = self.settings.starter if self.settings.workers > 1 else 0
         chores = Housekeeper(self._store(), (self.demo.counters,), starter)
         chores.start()
+        self.demo.console.start()
         print(f"  worker {os.getpid()} is ready", flush=True)
         return chores
 
     async def _stop(self, chores: Housekeeper) -> None:
         await chores.stop()
+        await self.demo.console.aclose()
         # One of them waits for the work of all, and then closes the engine that they share.
         await drain(next(iter(self.demo.guards.values())))
         await asyncio.to_thread(self.demo.ledger.close)

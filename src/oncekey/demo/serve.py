@@ -17,6 +17,7 @@ from pathlib import Path
 
 import uvicorn
 
+from oncekey.console.access import checked_token, new_token
 from oncekey.demo.ledger import Ledger
 from oncekey.demo.settings import Settings
 from oncekey.errors import ConfigurationError, OnceKeyError, UnsafeStore
@@ -29,6 +30,8 @@ WORKERS = 2
 FOLDER = Path("oncekey-demo")
 STORE = f"sqlite:///{FOLDER}/oncekey.db"
 LEDGER = "provider-ledger.db"
+# What opens the console; made up for this run where it is not set.
+TOKEN = "ONCEKEY_CONSOLE_TOKEN"  # noqa: S105 - where one is found
 # How long requests that are under way at Ctrl-C may run on.
 GRACE_FOR = 5
 READY_WITHIN = 30.0
@@ -38,15 +41,16 @@ def run(*, host: str = HOST, port: int = PORT, store: str | None = None, workers
     """Serve until interrupted. What is wrong with the choices is raised before it starts, in words for a terminal."""
     store, workers = store or STORE, workers or WORKERS
     _check_workers(store, workers)
+    token = checked_token(os.environ.get(TOKEN) or new_token())
     port = _check_port(host, port)
     ledger = _folder() / LEDGER
     _prepare(store, ledger)
     with _shared_folder() as shared:
-        settings = Settings(store, ledger, shared, workers, os.getpid())
+        settings = Settings(store, ledger, shared, workers, os.getpid(), token)
         os.environ.update(settings.to_environment())
         _announce(settings)
         ready = threading.Event()
-        threading.Thread(target=_say_when_ready, args=(host, port, ready), daemon=True).start()
+        threading.Thread(target=_say_when_ready, args=(host, port, token, ready), daemon=True).start()
         _serve(host, port, workers)
     if not ready.is_set():
         raise OnceKeyError("the demo ended before it was ready; if that was not your doing, its messages above say why")
@@ -161,7 +165,7 @@ def _announce(settings: Settings) -> None:
     print(f"  starting {several} ...", flush=True)
 
 
-def _say_when_ready(host: str, port: int, ready: threading.Event) -> None:
+def _say_when_ready(host: str, port: int, token: str, ready: threading.Event) -> None:
     shown = {"0.0.0.0": HOST, "::": "::1", "": HOST}.get(host, host)  # noqa: S104 - told, not bound
     deadline = time.monotonic() + READY_WITHIN
     while not _healthy(shown, port):
@@ -169,7 +173,8 @@ def _say_when_ready(host: str, port: int, ready: threading.Event) -> None:
             return
         time.sleep(0.05)
     ready.set()
-    print(WELCOME.format(base=f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"), flush=True)
+    base = f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    print(WELCOME.format(base=base, token=token), flush=True)
 
 
 def _healthy(host: str, port: int) -> bool:
@@ -194,4 +199,7 @@ Open {base}/ in a browser, or try it here. The same order twice, and one charge:
 Run that line again, then ask the provider how often it acted:
 
   curl '{base}/__probe__/executions?ref=try-1'
+
+The console, where unknown outcomes are seen and settled: {base}/console/
+  token     {token}
 """

@@ -11,13 +11,17 @@ _PREFIX = "ONCEKEY_DEMO_"
 
 
 class Settings(NamedTuple):
-    """One run of the demo. `ledger` is the provider's file; `shared` a folder that lives as long as the run."""
+    """One run of the demo.
+
+    `ledger` is the provider's file, `shared` a folder that lives as long as the run, `token` what opens the console.
+    """
 
     store: str
     ledger: Path
     shared: Path
     workers: int
     starter: int
+    token: str
 
     def to_environment(self) -> dict[str, str]:
         """As environment variables."""
@@ -28,4 +32,4 @@ class Settings(NamedTuple):
         """The same, read back."""
         given = {name: environment[_PREFIX + name.upper()] for name in cls._fields}
         folders = Path(given["ledger"]), Path(given["shared"])
-        return cls(given["store"], *folders, int(given["workers"]), int(given["starter"]))
+        return cls(given["store"], *folders, int(given["workers"]), int(given["starter"]), given["token"])
