@@ -7,7 +7,7 @@ import logging
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from bench.pieces import Note, Piece, Table, number
@@ -100,10 +100,9 @@ def _ways() -> dict[str, Callable[[], Any]]:
     parts = Parts("POST", "/pay", b"", b"application/json", BODY)
     attempt = exchange.attempt(Execute(exchange.claim.id, exchange.claim.token, 1, 30_000), time.monotonic())
     answered, again = (one.answered(attempt, 201, KEPT, ANSWER) for one in (exchange, remembered))
-    tokens: Iterator[bytes] = iter(lambda: os.urandom(16), None)
 
     def claim_and_settle() -> None:
-        token = next(tokens)
+        token = os.urandom(16)
         store.claim([exchange.claim._replace(id=token, token=token)])
         store.settle([answered.settlement._replace(id=token, token=token)])
 
