@@ -53,9 +53,10 @@ class DjangoGuard:
 
         @functools.wraps(view)
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            plain = functools.partial(_atomic(view, {self._using} - exempt), request, *args, **kwargs)
             if not self._covers(request):
-                return _atomic(view, {self._using} - exempt)(request, *args, **kwargs)
-            return self._guarded(request, functools.partial(view, request, *args, **kwargs))
+                return plain()
+            return self._guarded(request, functools.partial(view, request, *args, **kwargs), plain)
 
         guarded.oncekey_gate = self.oncekey_gate  # type: ignore[attr-defined] # as above
         guarded._non_atomic_requests = exempt | {self._using}  # type: ignore[attr-defined] # noqa: SLF001 - Django's own mark
@@ -76,7 +77,7 @@ class DjangoGuard:
         # A layer in front that guards the request already is the one that counts.
         return OPERATION not in request.META and self._house.gate.covers(request.method or "", request.path)
 
-    def _guarded(self, request: HttpRequest, view: View) -> Any:
+    def _guarded(self, request: HttpRequest, view: View, plain: View) -> Any:
         asked = request_of(request.META)
         asked.path = request.path
         try:
@@ -84,7 +85,7 @@ class DjangoGuard:
         except OnceKeyError as error:
             exchange = refused(self._house, error)
         if exchange is None:
-            return view()
+            return plain()
         if isinstance(exchange, Reply):
             return response_of(exchange)
 
