@@ -9,18 +9,16 @@ byte of it is sent and before a dependency ends. Background tasks run after both
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, Request, __version__
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from oncekey.adapters.asgi_upload import Upload, path_of
-from oncekey.adapters.fastapi_endpoint import GUARDING, OPERATION, entering, response_of, run
-from oncekey.effects.link import Flow
+from oncekey.adapters.fastapi_endpoint import GUARDING, OPERATION, entering, response_of
+from oncekey.adapters.fastapi_threads import ended
 from oncekey.effects.transaction.guarding import Guarding
 from oncekey.errors import BodyIncomplete, ConfigurationError
 from oncekey.http import messages
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from oncekey.http.exchange import Exchange
     from oncekey.http.gate import Gate
 
-T = TypeVar("T")
 OLDEST = 0, 118
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -85,7 +82,7 @@ def _guarded(house: House, handler: Handler) -> Handler:
         try:
             response = await handler(own)
         except BaseException as error:
-            reply = await _to_its_end(guarding.failed(error), guarding) if guarding.running else None
+            reply = await ended(guarding.failed(error), awaited=guarding.awaited) if guarding.running else None
             if reply is None:
                 raise
             return response_of(reply)
@@ -110,19 +107,8 @@ async def _kept(guarding: Guarding, response: Response) -> Response:
         return response
     body = getattr(response, "body", None)  # a stream has none
     headers = response.raw_headers
-    given = await _to_its_end(guarding.answered(response.status_code, headers, body), guarding)
+    given = await ended(guarding.answered(response.status_code, headers, body), awaited=guarding.awaited)
     if isinstance(given, Reply):
         return response_of(given)
     headers.extend(given)
     return response
-
-
-async def _to_its_end(flow: Flow[T], guarding: Guarding) -> T:
-    """Whoever is cancelled meanwhile, as a middleware does when the client leaves: a commit is not left half way."""
-    task = asyncio.ensure_future(run(flow, awaited=guarding.awaited))
-    try:
-        return await asyncio.shield(task)
-    finally:
-        while not task.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([task])

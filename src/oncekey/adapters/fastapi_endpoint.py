@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from fastapi import Depends, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
+from oncekey.adapters.fastapi_threads import on_thread
 from oncekey.effects.connections import is_awaited
-from oncekey.effects.link import Flow, drive, drive_async
+from oncekey.effects.link import drive, drive_async
 from oncekey.errors import ConfigurationError
 from oncekey.http.messages import Reply
 
-T = TypeVar("T")
 # Where the endpoint finds its operation, and we the request that it is.
 OPERATION, GUARDING = "oncekey", "oncekey.guarding"
 
@@ -47,7 +46,8 @@ def _awaited(endpoint: Callable[..., Any], check: Callable[..., None]) -> Callab
         if guarding is not None:
             check(oncekey_session, kwargs)
             awaited = is_awaited(oncekey_session)
-            reply = await run(guarding.enter(oncekey_session, awaited=awaited), awaited=awaited)
+            flow = guarding.enter(oncekey_session, awaited=awaited)
+            reply = await (drive_async(flow) if awaited else on_thread(functools.partial(drive, flow)))
             if reply is not None:
                 return response_of(reply)
             oncekey_request.scope[OPERATION] = guarding.operation
@@ -57,8 +57,7 @@ def _awaited(endpoint: Callable[..., Any], check: Callable[..., None]) -> Callab
 
 
 def _plain(endpoint: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
-    @functools.wraps(endpoint)
-    def entered(*args: Any, oncekey_request: Request, oncekey_session: Any, **kwargs: Any) -> Any:
+    def work(*args: Any, oncekey_request: Request, oncekey_session: Any, **kwargs: Any) -> Any:
         guarding = oncekey_request.scope.get(GUARDING)
         if guarding is not None:
             check(oncekey_session, kwargs)
@@ -67,6 +66,10 @@ def _plain(endpoint: Callable[..., Any], check: Callable[..., None]) -> Callable
                 return response_of(reply)
             oncekey_request.scope[OPERATION] = guarding.operation
         return endpoint(*args, **kwargs)
+
+    @functools.wraps(endpoint)
+    async def entered(*args: Any, **kwargs: Any) -> Any:
+        return await on_thread(functools.partial(work, *args, **kwargs))
 
     return entered
 
@@ -100,11 +103,6 @@ def _asked(endpoint: Callable[..., Any], known: inspect.Signature, session: Any)
         for word in words
         if getattr(word, "dependency", None) == session.dependency
     }
-
-
-async def run(flow: Flow[T], *, awaited: bool) -> T:
-    """Run a flow in the colour of its session: one that blocks, on a thread."""
-    return await drive_async(flow) if awaited else await run_in_threadpool(drive, flow)
 
 
 def response_of(reply: Reply) -> Response:
