@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import redis
 
-from oncekey.core.commands import Page, Swap
+from oncekey.core.commands import Page, Settlement, Swap
 from oncekey.core.decision import Execute
 from oncekey.core.flows import Terms, enter, lapse
 from oncekey.core.journal import Call, Journal
@@ -174,6 +174,27 @@ def test_what_the_target_did_by_itself_is_never_loosened(store: MemoryStore, clo
     report = moved(store, target)
     assert (report.last.left, report.identical, len(report.last.left_alone)) == (3, False, 3)
     assert [record_of(target, claim.id) for claim in made] == before
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["running", "unknown"])
+def test_an_attempt_of_the_target_outlasts_a_later_one_of_the_source(
+    over: bool, store: MemoryStore, clock: ManualClock
+) -> None:
+    """Both serve: what the source has tried since, without effect, says nothing of what runs in the target."""
+    failed = ended(store, taken(store, "alice", "k"), State.FAILED_RETRYABLE)
+    target = MemoryStore(clock)
+    moved(store, target)
+    assert isinstance(request_on(target, record_of(target, failed.id)), Execute)
+    clock.advance(1)
+    for _ in range(2):
+        later = request_on(store, record_of(store, failed.id))
+        assert isinstance(later, Execute)
+        store.settle([Settlement(failed.id, later.token, State.FAILED_RETRYABLE, keep_for=DAY)])
+    clock.advance(DAY // 2 if over else 0)
+    sweep(target)
+    assert record_of(target, failed.id).state is (State.UNKNOWN if over else State.EXECUTING)
+    assert moved(store, target).last.left == 1
+    assert not isinstance(request_on(target, record_of(target, failed.id)), Execute)
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(State, State)))

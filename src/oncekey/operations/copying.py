@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from oncekey.core.commands import Done, Stale, Swap, Written
 from oncekey.core.keys import key_ref
 from oncekey.core.record import IN_PROGRESS, NO_LABEL, Guarantee, Record, Seen, State, encode, replace
-from oncekey.core.transitions import TABLE, Facts, refusal
+from oncekey.core.transitions import TABLE, Facts, lapse_row, refusal
 from oncekey.errors import ConfigurationError, RecordUnreadable
 from oncekey.operations.address import masked
 from oncekey.operations.changing import Signature
@@ -148,8 +148,11 @@ def canonical(record: Record) -> bytes:
     return record.id + encode(plain)
 
 
-def may_replace(found: Seen, new: Record) -> bool:
-    """Whether what stands in the target may become this newer record: never to let more run than before."""
+def may_replace(found: Seen, new: Record, given: bytes = b"") -> bool:
+    """Whether what stands in the target may become this newer record: never to let more run than before.
+
+    `given` is the token of the attempt that this copy brought to the target while it was running.
+    """
     old, now = found
     if refusal(TABLE["claim_expired"], old, Facts(now)) is None:
         return True
@@ -157,8 +160,18 @@ def may_replace(found: Seen, new: Record) -> bool:
         return False
     if old.state in (State.COMPLETED, State.EXPIRED):
         return new.state in (State.COMPLETED, State.EXPIRED)
-    # What the target claimed by itself was claimed after all that it was given.
-    return new.state in SHUT or old.state is State.FAILED_RETRYABLE or old.claimed_at <= new.claimed_at
+    # The target may have claimed it by itself. How another attempt of the source has ended says nothing of that one.
+    theirs = old.token in (given, new.token) if old.token else False
+    same = theirs or (not new.token and old.claimed_at == new.claimed_at)
+    return new.state in SHUT or same or _is_open(old, now)
+
+
+def _is_open(record: Record, now: int) -> bool:
+    """Whether it may be run again, now or after a look at it."""
+    if record.state in IN_PROGRESS:
+        row = TABLE[lapse_row(record)]
+        return row.target is State.FAILED_RETRYABLE and refusal(row, record, Facts(now)) is None
+    return record.state is State.FAILED_RETRYABLE
 
 
 def copy(
@@ -198,6 +211,8 @@ class _Moving:
     stop: Callable[[], bool]
     progress: Callable[[int], None]
     rest: Callable[[float], None]
+    # Of records that were brought while they were running: their owners' tokens.
+    given: dict[bytes, bytes] = field(default_factory=dict)
 
     def walk(self) -> Pass:
         """One pass."""
@@ -235,22 +250,30 @@ class _Moving:
             return self.target.put(records) if records else []
         return [Stale(self.target.get(record.id)) for record in records]
 
+    def brought(self, new: Record) -> None:
+        if new.state in IN_PROGRESS:
+            self.given[new.id] = new.token
+        else:
+            self.given.pop(new.id, None)
+
     def compared(self, new: Record, written: Written, done: Pass) -> Record | None:
         """Count one record; returns what stands in the target, where that is not the record itself."""
         if isinstance(written, Done) or written.found is None:
             done.copied += 1
+            self.brought(new)
             return None
         found = written.found
         if canonical(found.record) == canonical(new):
             done.same += 1
             return found.record
-        if not may_replace(found, new):
+        if not may_replace(found, new, self.given.get(new.id, b"")):
             done.left += 1
             if done.left <= NAMED:
                 done.left_alone.append(key_ref(new.id))
             return found.record
         if self.rehearse or isinstance(self.target.swap(Swap(found.record, new)), Done):
             done.brought += 1
+            self.brought(new)
             return None
         done.moved_on += 1
         return found.record
