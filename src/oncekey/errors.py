@@ -50,8 +50,9 @@ class ConfigurationError(OnceKeyError):
 class MissingExtra(ConfigurationError):
     """A package that this choice needs is not installed."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs a package that is not installed: pip install 'oncekey[{extra}]'")
+    def __init__(self, what: str, extra: str, otherwise: str = "") -> None:
+        way_out = f", or {otherwise}" if otherwise else ""
+        super().__init__(f"{what} needs a package that is not installed: pip install 'oncekey[{extra}]'{way_out}")
         self.extra = extra
 
 

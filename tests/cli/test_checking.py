@@ -69,6 +69,8 @@ def test_the_code_says_how_it_is(shop: Path, words: tuple[str, ...], code: int) 
     ran = oncekey("doctor", *words, folder=shop)
     assert ran.code == code, ran.out + ran.err
     assert "Traceback" not in ran.err
+    if "nowhere:app" in words:
+        assert "there is no module nowhere here: run this in the folder that has it" in ran.err
 
 
 def test_the_applications_own_store_is_checked(shop: Path) -> None:

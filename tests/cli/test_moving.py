@@ -92,7 +92,8 @@ def test_wrong_ends_are_sentences(run: Run, urls: tuple[str, str], tmp_path: Pat
     gone = run("copy", "--store", urls[0], "--to", "memory://", *SIGNED)
     assert (gone.code, "a store that lasts" in gone.err) == (2, True)
     absent = run("copy", "--store", urls[0], "--to", f"sqlite:///{tmp_path}/typo.db", *SIGNED)
-    assert (absent.code, "typo.db" in absent.err) == (3, True)
+    assert (absent.code, "typo.db: correct --to, or" in absent.err) == (3, True)
+    assert f"oncekey migrate --store sqlite:///{tmp_path}/typo.db" in absent.err
     assert run("copy", "--store", urls[0], "--to", urls[1]).code == 2
     assert run("import", str(tmp_path / "absent"), "--store", urls[1], *SIGNED).code == 2
 

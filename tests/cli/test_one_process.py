@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import argparse
 import inspect
 import io
 import json
@@ -12,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from oncekey.cli import app, commands
+from oncekey.cli import app, commands, options
 from oncekey.core.journal import Call, CallState, Journal, Step, pack_journal
 from oncekey.core.outcome import pack
 from oncekey.core.record import State
@@ -241,7 +242,10 @@ def test_what_is_not_found_says_where_to_look(run: Run, made: dict[str, Made], w
         (["retry", "--all"], "--reason"),
         (["resolve", "abcdef", "--retryable"], "--reason"),
         (["resolve", "abcdef", "--reason", "x"], "--completed"),
-        (["resolve", "abcdef", "--reason", "x", "--completed", "nowhere.json"], "nowhere.json cannot be read"),
+        (
+            ["resolve", "abcdef", "--reason", "x", "--completed", "nowhere.json"],
+            "nowhere.json cannot be read: No such file or directory\n",
+        ),
         (["resolve", "--key", "k", "--caller", "-", "--reason", "x", "--completed", "-"], "standard input"),
         (["show", "abcdef", "--key", "k"], "and not both"),
         (["show", "--key", "k"], "--caller"),
@@ -304,6 +308,23 @@ def test_file_that_is_not_there_is_not_made(run: Run, tmp_path: Path) -> None:
         ran = run(*words, "--store", f"sqlite:///{tmp_path}/typo.db")
         assert (ran.code, "typo.db" in ran.err) == (3, True)
     assert list(tmp_path.iterdir()) == []
+
+
+def helps(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What --help prints, for the command itself and all below it."""
+    yield parser.format_help()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from helps(below)
+
+
+def test_every_help_fits_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line of any --help is broken by an ordinary terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    pages = list(helps(options.parser()))
+    assert len(pages) > len(commands.COMMANDS)
+    assert [line for page in pages for line in page.splitlines() if len(line) > 80] == []
 
 
 def demo_that(act: Callable[..., None]) -> ModuleType:

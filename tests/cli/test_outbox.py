@@ -105,7 +105,8 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     wrong = {
         ("relay", *STORE): (2, "--to amqp://"),
         ("relay", "--to", "redis://127.0.0.1"): (2, "no store was named"),
-        ("relay", *STORE, "--to", "kfka://x"): (2, "is not a broker"),
+        ("relay", *STORE, "--to", "kfka://x"): (2, "'kfka:' is not a broker"),
+        ("relay", *STORE, "--to", "nonsense"): (2, "oncekey: the text given as its address is not a broker"),
         ("relay", *STORE, "--to", "redis://127.0.0.1:1"): (3, "oncekey outbox migrate"),
         ("outbox", "ls", "--store", "redis://127.0.0.1"): (2, "cannot keep an outbox"),
         ("outbox", "requeue", *STORE): (2, "needs an ID or --all"),

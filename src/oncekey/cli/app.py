@@ -73,11 +73,10 @@ def guarded(words: list[str]) -> Exit:
 
 def run(given: argparse.Namespace) -> Exit:
     """Carry out a command on its store."""
-    out = _output(given)
     creates = given.command == "migrate" and not given.dry_run
     store = opened(given.store, store_for=given.store_for, create=creates)
     try:
-        return COMMANDS[given.command](store, given, out)
+        return COMMANDS[given.command](store, given, _output(given))
     finally:
         store.close()
 
@@ -112,7 +111,7 @@ def _output(given: argparse.Namespace) -> Output:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "rich":
             raise
-        raise MissingExtra("a table (--json does without)", "cli") from missing
+        raise MissingExtra("output for people", "cli", "add --json") from missing
     return TableOutput(color=not given.no_color)
 
 

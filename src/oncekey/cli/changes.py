@@ -74,5 +74,7 @@ def _text(path: str) -> str:
         return sys.stdin.read()
     try:
         return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise ConfigurationError(f"the file {path} cannot be read: {wrong}") from wrong
+    except OSError as wrong:
+        raise ConfigurationError(f"the file {path} cannot be read: {wrong.strerror}") from wrong
+    except UnicodeDecodeError as wrong:
+        raise ConfigurationError(f"the file {path} cannot be read: it is no text in UTF-8") from wrong

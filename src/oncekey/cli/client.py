@@ -180,5 +180,5 @@ def _tables() -> Any:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] != "rich":
             raise
-        raise MissingExtra("a table (--json does without)", "cli") from missing
+        raise MissingExtra("output for people", "cli", "add --json") from missing
     return tables

@@ -21,7 +21,7 @@ def copy(store: Store, given: Given, out: Output) -> Exit:
     """Copy every record of the store into another one."""
     if given.to == given.store:
         raise ConfigurationError("--to is the store that --store names: name the store that the records shall go to")
-    target = operations.opened(given.to, store_for=given.store_for)
+    target = operations.opened(given.to, store_for=given.store_for, option="--to")
     try:
         operations.check_clocks(store, target)
         return _copied(Walk(store), target, given, out)

@@ -26,6 +26,13 @@ def named_object(app: str) -> Any:
             found = getattr(found, part)
         return found() if name.endswith(CALLED) else found
     except AttributeError as missing:
-        raise ConfigurationError(f"--app {app}: {missing}") from missing
+        raise ConfigurationError(f"--app {app}: {missing}; correct what stands behind the colon") from missing
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{module}.".startswith(f"{missing.name}."):
+            raise ConfigurationError(f"--app {app} cannot be loaded: {missing}") from missing
+        raise ConfigurationError(
+            f"--app {app}: there is no module {missing.name} here: run this in the folder that has it, or correct "
+            "the name"
+        ) from missing
     except Exception as broken:
         raise ConfigurationError(f"--app {app} cannot be loaded: {type(broken).__name__}: {broken}") from broken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import NoReturn
@@ -19,6 +20,8 @@ PORTS = range(65_536)
 # How commands that name one operation are told to take many.
 MANY = {"retry": ("--all",), "erase": ("--scope", "--digest")}
 CONSOLE_PORT = 8765
+# argparse leaves two columns of an ordinary terminal free.
+WIDTH = 78
 
 
 class UsageError(Exception):
@@ -76,7 +79,11 @@ def parser() -> Parser:
 
 
 def _exit_codes() -> str:
-    return "exit codes:\n" + "\n".join(f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    lines = [
+        textwrap.fill(meaning, WIDTH, initial_indent=f"  {code:>3}  ", subsequent_indent=" " * 7)
+        for code, meaning in MEANINGS.items()
+    ]
+    return "\n".join(["exit codes:", *lines])
 
 
 def _globals(made: Parser, *, first: bool) -> None:
@@ -126,7 +133,8 @@ def _ls(made: argparse.ArgumentParser) -> None:
         "--state",
         choices=sorted(CHOICES),
         default="open",
-        help="only these (default open: in progress, unknown or failed)",
+        metavar="STATE",
+        help=f"only these: {', '.join(sorted(CHOICES))} (default open: in progress, unknown or failed)",
     )
     made.add_argument("--due", action="store_true", help="only those whose lease or waiting time is over")
     _paged(made)

@@ -21,8 +21,11 @@ _LEAST = 4
 _EMBEDDED = ("sqlite:", "memory:")
 
 
-def opened(url: str, *, store_for: float, create: bool = False) -> Store:
-    """The store at an address. Unless it may `create`, a file that is not there is refused, for it may be a typo."""
+def opened(url: str, *, store_for: float, create: bool = False, option: str = "--store") -> Store:
+    """The store at an address. Unless it may `create`, a file that is not there is refused, for it may be a typo.
+
+    `option` is where the address was written.
+    """
     if not url:
         raise ConfigurationError("no store was named: write --store sqlite:///oncekey.db, or set ONCEKEY_STORE")
     store = open_store(url, store_for=store_for)
@@ -32,7 +35,9 @@ def opened(url: str, *, store_for: float, create: bool = False) -> Store:
         path = path_of(url)
         if not Path(path).exists():
             store.close()
-            raise SchemaMissing(f"there is no file {path}: correct --store, or make it with `oncekey migrate`")
+            raise SchemaMissing(
+                f"there is no file {path}: correct {option}, or make it with `oncekey migrate --store {url}`"
+            )
     return store
 
 

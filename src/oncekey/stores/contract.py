@@ -97,9 +97,9 @@ def counted(text: str, bits: int = 63) -> int:
     return int(text)
 
 
-def no_cursor(wrong: Exception) -> ConfigurationError:
+def no_cursor() -> ConfigurationError:
     """What to say of an `after` that no page of this listing gave."""
-    return ConfigurationError(f"after= is no cursor of this listing ({wrong}): pass on what the page before it gave")
+    return ConfigurationError("after= is no cursor of this listing: pass on what the page before it gave")
 
 
 class Listener(Protocol):

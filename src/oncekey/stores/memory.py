@@ -226,7 +226,7 @@ def _read_place(after: str) -> tuple[int, bytes]:
         at, id_ = after.split(":")
         return counted(at), bytes.fromhex(id_)
     except ValueError as wrong:
-        raise no_cursor(wrong) from wrong
+        raise no_cursor() from wrong
 
 
 def _first(placed: tuple[tuple[int, bytes], Record]) -> tuple[int, bytes]:

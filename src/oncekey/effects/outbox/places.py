@@ -122,9 +122,9 @@ def place_of(url: str, table: str, store_for: float) -> Place:
     """The place that a URL names. Nothing is contacted yet."""
     scheme = url.partition(":")[0].lower()
     if scheme not in SCHEMES:
-        what = f"{scheme}:" if ":" in url else "the given text"
+        what = f"store={scheme + ':'!r}" if ":" in url else "the text given as store="
         raise ConfigurationError(
-            f"store={what!r} cannot keep an outbox: it lives beside your own tables, in postgresql:// or sqlite:///"
+            f"{what} cannot keep an outbox: it lives beside your own tables, in postgresql:// or sqlite:///"
         )
     module, name = SCHEMES[scheme]
     try:

@@ -220,7 +220,7 @@ class PostgresPlan:
         try:
             due, id_ = _spot(after)
         except ValueError as wrong:
-            raise no_cursor(wrong) from wrong
+            raise no_cursor() from wrong
         more = long(limit + 1)
         if wanted.queue and wanted.undated:
             page = self._ask("scan_undated", id_, more)

@@ -110,7 +110,7 @@ def scan(keys: Keys, wanted: Wanted, after: str | None, limit: int) -> Steps[Pag
     try:
         records, after, unreadable = yield from walk(keys, wanted, after, limit)
     except (ValueError, KeyError) as wrong:
-        raise no_cursor(wrong) from wrong
+        raise no_cursor() from wrong
     return Page(records, after, now, unreadable)
 
 

@@ -228,7 +228,7 @@ class SqlitePlan:
         try:
             spot = Spot.read(after)
         except ValueError as wrong:
-            raise no_cursor(wrong) from wrong
+            raise no_cursor() from wrong
         due = wanted.due(now)
         if wanted.queue and wanted.undated:
             rows = yield Rows(STATEMENTS["scan_undated"], (spot.seq, limit + 1))

@@ -69,5 +69,5 @@ def _unknown(url: str, scheme: str) -> str:
     examples = ", ".join(dict.fromkeys(room.example for room in ROOMS.values()))
     meant = f"did you mean {near[0]}:?" if near else "it must start with a broker's name."
     # Only the scheme is repeated: the rest of a URL may hold a password.
-    what = f"{scheme}:" if ":" in url else "the given text"
-    return f"{what!r} is not a broker that OnceKey can send to; {meant} Examples: {examples}"
+    what = repr(f"{scheme}:") if ":" in url else "the text given as its address"
+    return f"{what} is not a broker that OnceKey can send to; {meant} Examples: {examples}"
