@@ -132,12 +132,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _typing.Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'oncekey' has no attribute {name!r}")
-    value = getattr(_importlib.import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+# Hidden from type checkers: to them, a module with it has every name that anybody mistypes.
+if not _typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> _typing.Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'oncekey' has no attribute {name!r}")
+        value = getattr(_importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -22,6 +22,7 @@ from oncekey.http import scope as scopes
 if TYPE_CHECKING:
     from oncekey.adapters.django import DjangoGuard
     from oncekey.adapters.endpoint import AsgiEndpoint, WsgiEndpoint
+    from oncekey.adapters.fastapi import RouteClass
     from oncekey.adapters.flask import View
     from oncekey.console import Console
     from oncekey.console.access import Operator
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
 
 
 class OnceKey:
-    """`store` is a URL. `choices` are those of `oncekey.http.gate.Gate`: dialect, paths, sealer and so on."""
+    """One installation: `OnceKey("postgresql://...", scope=by_header("Authorization"))`.
+
+    `store` is a URL, and `scope` says whose key it is. `choices` are those of `oncekey.http.gate.Gate`: dialect, paths,
+    sealer and so on. Nothing is contacted before it is used.
+    """
 
     def __init__(
         self,
@@ -117,7 +122,7 @@ class OnceKey:
 
         return house(self.store, Gate(scope=self.scope, policy=self.policy, **self.choices), Events(self.sinks))
 
-    def fastapi(self, session: Any) -> type[Any]:
+    def fastapi(self, session: Any) -> RouteClass:
         """A route class for FastAPI: `APIRouter(route_class=once.fastapi(session=get_session))`.
 
         Each write on its routes is one transaction: claim, work and answer are committed together on the session that

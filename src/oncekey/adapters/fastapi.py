@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from oncekey.http.gate import Gate
 
 OLDEST = 0, 118
+RouteClass = type[APIRoute]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-def route_class(house: House, session: Any) -> type[APIRoute]:
+def route_class(house: House, session: Any) -> RouteClass:
     """The class of routes whose writes are guarded; other methods are as they were."""
     if tuple(map(int, __version__.split(".")[:2])) < OLDEST:
         raise ConfigurationError(

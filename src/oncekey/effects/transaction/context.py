@@ -8,7 +8,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 from oncekey.core.commands import Settlement
 from oncekey.core.decision import Execute, Replay
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from oncekey.engine.events import Events
     from oncekey.http.exchange import Exchange
     from oncekey.http.gate import Gate
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Again(NamedTuple):
@@ -150,7 +154,7 @@ class Transaction:
     ) -> None:
         await drive_async(self._exit(error))
 
-    def __call__(self, work: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, work: Callable[Concatenate[Any, P], T]) -> Callable[P, T]:
         """Make a function run in such a transaction; it is given the connection before what it is called with."""
         if inspect.iscoroutinefunction(work):
 
@@ -165,7 +169,7 @@ class Transaction:
                             raise
                     await asyncio.sleep(pause)
 
-            return call_async
+            return cast("Callable[P, T]", call_async)
 
         @functools.wraps(work)
         def call(*args: Any, **kwargs: Any) -> Any:
