@@ -166,6 +166,16 @@ class Lives(RuleBasedStateMachine):
         one = Renewal(claim.id, claim.token, self.lease(lease_for), 1 if old else HOUR, begin, journal)
         self.write(lambda store: store.renew([one])[0], lost=lost)
 
+    @rule(number=PICKS, end=st.sampled_from([State.UNKNOWN, State.FAILED_RETRYABLE]))
+    def end_with_a_journal(self, number: int, end: State) -> None:
+        """An owner keeps a journal, and then ends without an outcome."""
+        claim = self.pick(number)
+        self.clear(claim.id)
+        kept = Renewal(claim.id, claim.token, self.lease(HOUR), HOUR, outcome=b"journal %d" % number)
+        self.write(lambda store: store.renew([kept])[0], lost=False)
+        one = Settlement(claim.id, claim.token, end, b"", HOUR, None, note=f"note {number}")
+        self.write(lambda store: store.settle([one])[0], lost=False)
+
     @rule(place=PLACES)
     def sweep(self, place: int) -> None:
         """A sweep finds a lease over, or nothing to do."""
@@ -241,6 +251,13 @@ class Lives(RuleBasedStateMachine):
     def time_passes(self, passed: int) -> None:
         """Time passes: exactly to an end, just before one, or long past it."""
         self.clock.advance(passed)
+
+    @precondition(lambda self: self.settable)
+    @rule()
+    def a_day_later(self) -> None:
+        """All that ends has ended, and a purge comes by."""
+        self.clock.advance(24 * HOUR)
+        self.purge()
 
     @precondition(lambda self: not self.settable)
     @rule(place=PLACES)

@@ -13,7 +13,7 @@ from oncekey.core.record import IN_PROGRESS, State
 from oncekey.engine import events
 from oncekey.engine.keeper import Writer
 from oncekey.errors import ConfigurationError, LeaseLost, RecordForged, RecordUnreadable, StoreUnavailable
-from oncekey.stores.memory import AsyncMemoryStore
+from oncekey.stores.memory import AsyncMemoryStore, MemoryStore
 from oncekey.stores.open import open_store
 
 if TYPE_CHECKING:
@@ -112,7 +112,9 @@ def check_colour(store: object, *, awaited: bool) -> None:
 
 def clock_of(store: Store | AsyncStore) -> Callable[[], float]:
     """Seconds for what a worker remembers: the monotonic clock, or that of a store which lives in memory too."""
-    clock = getattr(store.sync if isinstance(store, AsyncMemoryStore) else store, "clock", None)
+    inner = store.sync if isinstance(store, AsyncMemoryStore) else store
+    # Of others only what their class says: one that passes names on to something else has no clock of its own.
+    clock = inner.clock if isinstance(inner, MemoryStore) else getattr(type(inner), "clock", None)
     return (lambda: clock() / 1000) if clock is not None else time.monotonic
 
 
