@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from oncekey.core.commands import Claim
@@ -8,7 +11,7 @@ from oncekey.core.outcome import Answer
 from oncekey.core.record import Label
 from oncekey.http import dialects
 from oncekey.http.messages import Request
-from oncekey.http.recall import AROUND, LARGEST, Recall
+from oncekey.http.recall import LARGEST, Entry, Recall
 
 JSON = b"application/json"
 PARTS = Parts("POST", "/pay", b"", JSON, b"{}")
@@ -83,7 +86,7 @@ def test_an_answer_ends_with_its_time() -> None:
 
 def test_the_oldest_make_room() -> None:
     """What is kept never takes more than its room, however often a key comes again."""
-    made, _ = recall(room=3 * (AROUND + len(PARTS.body) + len(PAID.body)))
+    made, _ = recall(room=3 * Entry(CLAIM, PARTS, PAID, 0.0).size)
     for number in range(5):
         for _ in range(3):
             made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), PARTS, PAID, 0.0)
@@ -96,3 +99,31 @@ def test_large_answers_are_left_to_the_store() -> None:
     made, _ = recall()
     made.keep("alice", CLAIM, PARTS, PAID._replace(body=b"x" * LARGEST), 0.0)
     assert made.find("alice", "k", request()) is None
+
+
+@pytest.mark.parametrize("where", ["headers", "path", "query"])
+def test_what_is_large_beside_the_bodies_counts(where: str) -> None:
+    """Long headers, paths and queries take memory as well as bodies do."""
+    made, _ = recall(room=100_000)
+    long = "x" * 40_000
+    parts = PARTS._replace(path="/" + long) if where == "path" else PARTS
+    parts = PARTS._replace(query=long.encode()) if where == "query" else parts
+    paid = PAID._replace(headers=[*PAID.headers, (b"link", long.encode())]) if where == "headers" else PAID
+    asked = request(path=parts.path, query=parts.query)
+    for number in range(5):
+        made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), parts, paid, 0.0)
+    there = [made.find("alice", f"k{number}", asked) is not None for number in range(5)]
+    assert there == [False, False, False, True, True]
+
+
+def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    """A process may be forked while another of its threads keeps an answer."""
+    made, _ = recall()
+    with made._changing:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            made.keep("alice", CLAIM, PARTS, PAID, 0.0)
+            os._exit(0 if made.find("alice", "k", request()) is not None else 1)
+        _, status = os.waitpid(child, 0)
+    assert status == 0

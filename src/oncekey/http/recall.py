@@ -7,6 +7,7 @@ operator changes reaches a worker when its entry's time is over; a policy with r
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ROOM = 8 << 20
 LARGEST = 1 << 16
 AROUND = 1024
+HEADER = 200
+_FORKED = threading.Lock()
 
 
 class Entry:
@@ -39,7 +42,10 @@ class Entry:
         self.parts = parts
         self.kept = kept
         self.until = until
-        self.size = AROUND + len(parts.body) + len(kept.body)
+        heads = sum(len(name) + len(value) for name, value in kept.headers)
+        asked = len(parts.path) + len(parts.query) + len(parts.content_type) + len(parts.body)
+        # A reply has a list of headers of its own.
+        self.size = AROUND + asked + heads + HEADER * len(kept.headers) + len(kept.body)
         self.reply: Reply | None = None
         # The request that ran the work, where requests are traced.
         running = TRACE.get()
@@ -58,6 +64,7 @@ class Recall:
         self._kept: dict[tuple[str, str], Entry] = {}
         self._size = 0
         self._changing = threading.Lock()
+        self._pid = os.getpid()
 
     def find(self, caller: str, key: str, request: Request) -> Reply | None:
         """The answer to the same request of the same caller, if it is here."""
@@ -69,18 +76,22 @@ class Recall:
             return None
         if request.header(b"content-type") != content_type:
             return None
-        if entry.reply is None:
-            entry.reply = marked(self._dialect, entry.kept, key)
-            entry.reply.replays, entry.reply.label = entry.claim.id, entry.claim.label
+        reply = entry.reply
+        if reply is None:
+            reply = marked(self._dialect, entry.kept, key)
+            reply.replays, reply.label = entry.claim.id, entry.claim.label
+            entry.reply = reply  # last: another thread that sees it sees all of it
         if entry.trace and (replaying := TRACE.get()) is not None:
             replaying.link(entry.trace)
-        return entry.reply
+        return reply
 
     def keep(self, caller: str, claim: Claim, parts: Parts, kept: Answer, at: float) -> None:
         """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
         entry, key = Entry(claim, parts, kept, at + self._recall_for), claim.label.key
         if entry.size > LARGEST:
             return
+        if self._pid != os.getpid():
+            self._begin_anew()
         with self._changing:
             entries = self._kept
             former = entries.pop((caller, key), None)
@@ -88,3 +99,10 @@ class Recall:
             self._size += entry.size - (former.size if former is not None else 0)
             while self._size > self._room:
                 self._size -= entries.pop(next(iter(entries))).size
+
+    def _begin_anew(self) -> None:
+        """In a forked child: whoever held the lock at the fork will not let go of it here."""
+        with _FORKED:
+            if self._pid != os.getpid():
+                self._changing = threading.Lock()
+                self._pid = os.getpid()
