@@ -115,14 +115,15 @@ def test_a_long_row_of_debts_lets_renewals_go_first() -> None:
     assert bench.keeper._hurry.is_set()
 
 
-def test_one_unreadable_debt_does_not_stop_its_neighbours() -> None:
+@pytest.mark.parametrize("fault", [RecordUnreadable("another version"), OverflowError("too large")])
+def test_one_unreadable_debt_does_not_stop_its_neighbours(fault: Exception) -> None:
     """What a whole batch fails with is asked of each alone; the others are settled."""
     bench = Still()
     settle, poison = bench.store.inner.settle, claim("poison")
 
     def picky(many: Sequence[Settlement]) -> Any:
         if any(one.id == poison.id for one in many):
-            raise RecordUnreadable("another version")
+            raise fault
         return settle(many)
 
     bench.store.settle = picky  # type: ignore[method-assign]

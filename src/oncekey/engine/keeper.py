@@ -218,7 +218,7 @@ class Keeper:
         for batch in _batches([debt for debt in list(self._owed.values()) if debt.after <= now]):
             try:
                 failures = self._offer(batch, now, failures)
-            except OnceKeyError as error:
+            except Exception as error:  # noqa: BLE001 - whatever a driver throws
                 # One bad item must not fail its neighbours: each is offered alone.
                 failures = int(isinstance(error, StoreUnavailable))
                 for debt in batch:
@@ -235,7 +235,7 @@ class Keeper:
         try:
             answers = self._use().settle([debt.settlement for debt in batch])
         except Exception as error:  # what a driver throws is no reason to forget an outcome
-            if len(batch) > 1 and isinstance(error, OnceKeyError):
+            if len(batch) > 1:
                 raise
             for debt in batch:
                 self._put_off(debt, now, f"the store did not take it: {error}")
