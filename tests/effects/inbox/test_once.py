@@ -67,6 +67,18 @@ def test_a_failure_leaves_nothing_behind(place: Place, make: Make) -> None:
     assert place.shipped() == ["1"]
 
 
+def test_a_message_whose_id_cannot_be_found_is_parked(place: Place, make: Make) -> None:
+    """Whatever `id=` raises is the message's story: it is kept aside, and what comes behind it is handled."""
+    inbox = make()
+    ship = shipping(place, inbox, id=lambda message: message.json()["payment"])
+    verdict = ship.deliver(NUMBER_1)
+    assert (verdict.how, len(inbox.parked().parked)) == ("parked", 1)
+    assert "KeyError" in verdict.reason
+    other = replace(NUMBER_1, body=b'{"number": "2", "payment": "p"}')
+    assert [verdict.how for verdict in ship.deliver_many([other, NUMBER_1])] == ["done", "parked"]
+    assert place.shipped() == ["2"]
+
+
 def test_poison_is_parked_after_its_attempts(place: Place, make: Make) -> None:
     """Attempts are counted although each was rolled back; the last one parks the message with its reason."""
     inbox = make(patience=Patience(attempts=3))

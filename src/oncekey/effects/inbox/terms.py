@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from oncekey.effects.inbox.flows import ById, ByPlace, Flow, Item, Terms, deliver, deliver_many, refuse
 from oncekey.effects.inbox.message import Message, keep, named, placed
-from oncekey.effects.inbox.rules import GivenUp, Handled, Later, Patience, Verdict
+from oncekey.effects.inbox.rules import GivenUp, Handled, Later, Patience, Verdict, reason_of
 from oncekey.effects.inbox.statements import TABLE, checked
 from oncekey.effects.inbox.window import DAY, Window
 from oncekey.engine import events
@@ -107,10 +107,18 @@ class Rules:
         choices = self.choices
         late = choices.window.late(getattr(message, "sent_at", None), time.time())
         if not self.ordered:
-            return Item(named(choices.consumer, self.source, self._id(message)), message, None, late)
+            return Item(named(choices.consumer, self.source, self._found_id(message)), message, None, late)
         if not isinstance(message, Message) or message.place is None:
             raise BadMessage("ordered mode needs the message's place: give a Message with place=(partition, offset)")
         return Item(placed(choices.consumer, self.source, message.place), message, message.place)
+
+    def _found_id(self, message: Any) -> object:
+        try:
+            return self._id(message)
+        except BadMessage:
+            raise
+        except Exception as error:
+            raise BadMessage(f"id= failed on it: {reason_of(error)}") from error
 
     def nameless(self, message: Any) -> Item:
         """A name for what has none, so that it can be parked: its content."""
