@@ -9,14 +9,17 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from faststream.exceptions import NackMessage
 from faststream.kafka import KafkaBroker
 from faststream.middlewares import AckPolicy
 from faststream.nats import NatsBroker
+from faststream.rabbit import RabbitBroker
 
-from oncekey.effects.brokers.consumers.faststream import OnceMiddleware, _put_back
+from oncekey.effects.brokers.consumers.faststream import AWAY_FOR, OnceMiddleware, _put_back
 from oncekey.effects.inbox import AsyncInbox, Inbox, Later
 from oncekey.errors import ConfigurationError
 from tests.effects.brokers.faststream_app import Depot
@@ -147,3 +150,18 @@ async def test_a_message_that_waits_is_held_or_delayed(monkeypatch: pytest.Monke
     assert vars(await _put_back("nats", Later(5000.0, "closed")))["extra_options"] == {"delay": 5000.0}
     assert vars(await _put_back("rabbit", Later(5000.0, "closed")))["extra_options"] == {}
     assert waits == [900.0]
+
+
+async def test_what_goes_wrong_around_the_inbox_loses_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FastStream would reject it, and RabbitMQ drop it: it is given back instead, after a while."""
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    once = OnceMiddleware(AsyncInbox(lambda: None, redelivery_for=60))  # type: ignore[arg-type,return-value]
+    subscriber = RabbitBroker().subscriber("orders")
+    with pytest.raises(NackMessage):
+        await once.deliver(print, SimpleNamespace(raw_message=None), {"handler_": subscriber})
+    assert waits == [AWAY_FOR]

@@ -17,7 +17,7 @@ from faststream.exceptions import AckMessage, NackMessage, RejectMessage
 from faststream.middlewares import AckPolicy
 
 from oncekey.effects.brokers.consumers.life import TIDY_EVERY
-from oncekey.effects.inbox import AsyncHandler, AsyncInbox, GivenUp, Later, Message
+from oncekey.effects.inbox import AsyncHandler, AsyncInbox, GivenUp, Later, Message, Verdict
 from oncekey.effects.inbox.message import id_of
 from oncekey.effects.inbox.rules import reason_of
 from oncekey.engine.events import log
@@ -27,6 +27,8 @@ from oncekey.errors import BadMessage, ConfigurationError
 TOO_EARLY: Final = {AckPolicy.ACK_FIRST, AckPolicy.MANUAL}
 # RabbitMQ gives a message back at once, so it is held until its next attempt is due; not for as long as it allows.
 HOLD_MOST: Final = 900.0
+# The inbox itself could not be used: the message waits for it.
+AWAY_FOR: Final = 30.0
 # The broker's module of FastStream -> ours, which reads its messages into our words.
 READERS: Final = {"rabbit": "rabbitmq", "nats": "nats"}
 
@@ -90,22 +92,28 @@ class OnceMiddleware:
     async def deliver(self, proceed: Callable[[Any], Any], message: Any, context: Any) -> Any:
         """Handle a message, and tell FastStream what is to become of it."""
         subscriber = context.get("handler_")
-        handler = self.handler(subscriber)
-        if isinstance(message.raw_message, list):
-            raise ConfigurationError("a batch has no id: let the subscriber take messages one by one")
-        reader = importlib.import_module(f"oncekey.effects.brokers.consumers.{READERS[_broker(subscriber)]}")
-        made: Message = reader.message_of(
-            message.raw_message, handler.rules.source, Delivery(message, proceed, context)
-        )
-        verdict = await handler.deliver(made)
+        broker = _broker(subscriber)
+        try:
+            verdict = await self._verdict(subscriber, broker, Delivery(message, proceed, context))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the message must not be lost
+            log.exception("the inbox of a subscriber cannot be used")
+            verdict = Later(AWAY_FOR, reason_of(error), error)
         await self._tidy()
         if isinstance(verdict, Later):
-            raise await _put_back(_broker(subscriber), verdict)
+            raise await _put_back(broker, verdict)
         if isinstance(verdict, GivenUp):
             raise RejectMessage
         if verdict.how != "done":
             raise AckMessage  # and nothing is published for it again
         return verdict.value
+
+    async def _verdict(self, subscriber: Any, broker: str, delivery: Delivery) -> Verdict:
+        handler, message = self.handler(subscriber), delivery.message
+        if isinstance(message.raw_message, list):
+            raise ConfigurationError("a batch has no id: let the subscriber take messages one by one")
+        reader = importlib.import_module(f"oncekey.effects.brokers.consumers.{READERS[broker]}")
+        made: Message = reader.message_of(message.raw_message, handler.rules.source, delivery)
+        return await handler.deliver(made)
 
     async def _tidy(self) -> None:
         now = time.monotonic()
