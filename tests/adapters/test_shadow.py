@@ -97,6 +97,12 @@ async def test_messages_pass_as_they_are() -> None:
     assert shop.scopes[0] is scope
 
 
+async def test_headers_that_can_be_read_once_reach_the_client() -> None:
+    """ASGI lets them be any iterable: who looks on leaves them as they were."""
+    sent: list[Any] = [{"type": START, "status": 200, "headers": iter([(b"a", b"b")])}, {"type": BODY, "body": b""}]
+    assert (await Shadowed(Shop(*sent)).ask()).headers == [(b"a", b"b")]
+
+
 async def test_another_request_under_the_key_is_counted() -> None:
     """It would have been refused."""
     shadowed = Shadowed(Shop())

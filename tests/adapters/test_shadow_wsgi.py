@@ -210,6 +210,20 @@ def test_a_store_that_hangs_holds_no_request() -> None:
     assert shadowed.told[1:] == [events.SHADOW_ERROR] * 2
 
 
+def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not begun does not count among those that are: after a shortage everything is watched again."""
+    aside = Aside(1, 1, "shadow-test")
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert aside.begin(lambda: None) is None
+    monkeypatch.undo()
+    assert aside.begin(lambda: None) is not None
+    aside.close()
+
+
 def test_what_is_under_way_is_written_down_at_shutdown() -> None:
     """The last requests count like all others; after that, requests are served without a look."""
     shadowed = Shadowed(Shop())

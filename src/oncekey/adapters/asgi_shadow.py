@@ -109,8 +109,9 @@ class _Beside:
     async def send(self, message: Message) -> None:
         """What the application calls."""
         if message["type"] == START:
-            headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
-            self._answer = Ended(message["status"], headers)
+            if not isinstance(given := message.get("headers", ()), list | tuple):
+                message = {**message, "headers": (given := list(given))}  # it can be read but once
+            self._answer = Ended(message["status"], [(bytes(name), bytes(value)) for name, value in given])
         elif message["type"] == BODY and not message.get("more_body", False):
             self._ended(self._answer)
         await self._send(message)

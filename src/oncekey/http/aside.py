@@ -38,6 +38,7 @@ class Aside:
         try:
             future = self._pool.submit(work)
         except RuntimeError:
+            places.release()
             return None
         future.add_done_callback(lambda done: places.release())
         return future
