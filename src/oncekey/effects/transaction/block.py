@@ -184,6 +184,10 @@ class Block:
             yield from self.undo()
             if joined or trouble.told(error) or not (yield from self._landed(settlement, error)):
                 raise
+        except BaseException:
+            # Nobody waits for the commit any more: the same key finds out. What was opened is given back.
+            yield from self.undo()
+            raise
 
     def undo(self) -> Flow[None]:
         """Keep nothing. What cannot be rolled back is a lost connection, and the database has done it."""
