@@ -210,6 +210,13 @@ def test_a_store_that_hangs_holds_no_request() -> None:
     assert shadowed.told[1:] == [events.SHADOW_ERROR] * 2
 
 
+def test_a_length_of_any_number_of_digits_disturbs_no_request() -> None:
+    """What the server lets pass is the application's to judge."""
+    shadowed = Shadowed(Shop())
+    assert call(shadowed.app, post() | {"CONTENT_LENGTH": "9" * 5000}).status == 201
+    shadowed.app.shutdown()
+
+
 def test_a_thread_that_cannot_start_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was not begun does not count among those that are: after a shortage everything is watched again."""
     aside = Aside(1, 1, "shadow-test")

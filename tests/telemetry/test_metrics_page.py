@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from oncekey import OnceKey, by_header
 from oncekey.adapters.endpoint import AsgiEndpoint, WsgiEndpoint
 from oncekey.core.commands import Settlement
@@ -99,3 +101,11 @@ async def test_an_installation_has_its_pages(tmp_path: Any) -> None:
     assert figures(told.body)[UP] == 1
     once.close()
     await once.aclose()
+
+
+@pytest.mark.parametrize("length", ["9" * 5000, "²", "x"])
+def test_a_length_that_is_no_number_is_answered(length: str) -> None:
+    """However a proxy lets it through: 413, and no error of Python's."""
+    mounted = WsgiEndpoint(MetricsPage(Counters()), MemoryStore)
+    told = wsgi_kit.call(mounted, wsgi_kit.post(None, b"", REQUEST_METHOD="GET") | {"CONTENT_LENGTH": length})
+    assert told.status == 413

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oncekey.stores.contract import AsyncStore, Store
 
 LARGEST = 1 << 20
+DIGITS = 19  # longer numbers are larger, and Python does not read them
 TOO_LARGE = plain_problem(413, f"The body is over the limit of {LARGEST} bytes.")
 AWAY = "The records cannot be reached. Ask again later."
 
@@ -70,8 +71,8 @@ class WsgiEndpoint:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         """Serve one request."""
         request = request_of(environ)
-        length = environ.get("CONTENT_LENGTH") or "0"
-        if not length.isdigit() or int(length) > LARGEST:
+        length = (environ.get("CONTENT_LENGTH") or "").lstrip("0") or "0"
+        if not (length.isascii() and length.isdigit()) or len(length) > DIGITS or int(length) > LARGEST:
             return told(TOO_LARGE, start_response)
         request.body = _whole(environ["wsgi.input"], int(length))
         reply = self.reply(request)

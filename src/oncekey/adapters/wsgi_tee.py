@@ -13,7 +13,9 @@ class Tee:
         self._stream = stream
         self._take = take
         self._whole = whole
-        self._declared = int(declared) if declared.isascii() and declared.isdigit() else -1
+        # With more digits than these nothing is as long, and Python reads no number of any length.
+        digits = declared.lstrip("0")[:19] or "0"
+        self._declared = int(digits) if declared.isascii() and declared.isdigit() else -1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

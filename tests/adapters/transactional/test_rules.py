@@ -324,6 +324,7 @@ def test_half_a_body_is_no_body(opened: Any, tmp_path: Any) -> None:
         chunked = {"HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
         assert raw(opened, post, chunked, b"5\r\n{}\r\n") == 411
         assert raw(opened, post, {"CONTENT_LENGTH": str(2 << 20)}, b"") == 413
+        assert raw(opened, post, {"CONTENT_LENGTH": "9" * 5000}, b"") == 413
     assert shop.orders() == []
 
 
