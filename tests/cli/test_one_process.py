@@ -235,6 +235,8 @@ def test_what_is_not_found_says_where_to_look(run: Run, made: dict[str, Made], w
         (["ls", "--store-for", "nan"], "above 0"),
         (["ls", "--store", "postgress://x"], "did you mean postgres"),
         (["ls", "--store", ""], ""),
+        (["ls", "--store", "memory://"], "into which no other can look"),
+        (["console", "--store", "memory://"], "into which no other can look"),
         (["demo", "--port", "65536"], "not a port"),
         (["show"], "an ID, or --key"),
         (["retry", "--reason", "x"], "or --all"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -84,6 +85,15 @@ def test_what_cannot_be_served_is_said_at_once(
     ran = oncekey("console", "--port", "0", *(word.format(url=url) for word in words), folder=tmp_path)
     assert (ran.code, ran.out) == (code, "")
     assert says in ran.err
+
+
+def test_a_port_that_is_taken_is_said_in_short(url: str) -> None:
+    """Another --port is all that is needed."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = oncekey("console", "--store", url, "--port", str(port))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"127.0.0.1:{port} cannot be listened on (Address already in use): write another --host or --port" in ran.err
 
 
 def test_a_short_token_is_refused(url: str) -> None:

@@ -17,11 +17,13 @@ from oncekey.cli.naming import NotFound
 from oncekey.cli.options import UsageError, parsed
 from oncekey.cli.outputs import JsonOutput, Output
 from oncekey.cli.remarks import Remarks, listen_to_logs
-from oncekey.errors import MissingExtra
+from oncekey.errors import ConfigurationError, MissingExtra
 from oncekey.operations import opened
 
 DEBUG = "ONCEKEY_DEBUG"
 STORE = "ONCEKEY_STORE"
+# What works on records that others have made. `doctor` and `migrate` are about the store alone.
+LOOKING = COMMANDS.keys() - {"doctor", "migrate"} | {"console"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +56,7 @@ def guarded(words: list[str]) -> Exit:
         remarks.url = given.store = given.store or os.environ.get(STORE, "")
         remarks.to = given.to if given.command == "copy" else ""
         listen_to_logs(remarks)
+        _refuse_memory(given)
         if given.command in {"relay", "outbox", "inbox"}:
             return _messages(given)
         if given.command == "doctor" and given.app:
@@ -69,6 +72,15 @@ def guarded(words: list[str]) -> Exit:
         return remarks.complain(str(error), Exit.FOUND, error)
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
         return explain(error, remarks)
+
+
+def _refuse_memory(given: argparse.Namespace) -> None:
+    # A listing of it would always be empty, and would look like good news.
+    if given.command in LOOKING and given.store.startswith("memory:"):
+        raise ConfigurationError(
+            "memory:// is a process's own memory, into which no other can look: mount once.console() in that program, "
+            "or let it keep its records in sqlite:///oncekey.db"
+        )
 
 
 def run(given: argparse.Namespace) -> Exit:

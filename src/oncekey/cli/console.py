@@ -51,8 +51,10 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
+        # Of a system's own errors Python tells at length what it was doing; those of names have no number above 0.
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
         raise ConfigurationError(
-            f"{host}:{port} cannot be listened on ({error.strerror or error}): write another --host or --port"
+            f"{host}:{port} cannot be listened on ({why}): write another --host or --port"
         ) from error
 
 
