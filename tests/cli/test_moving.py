@@ -118,7 +118,7 @@ def test_answers_of_a_caller_are_erased(run: Run, urls: tuple[str, str], monkeyp
     [digest] = {one["scope"] for one in run("ls", "--store", urls[0], "--json").objects}
     ran = run(*words, "--digest", digest)
     assert ran.code == 1
-    assert "1 answers erased" in ran.out
+    assert "1 answer erased" in ran.out
     assert "left: 1 not finished" in ran.out
     said = run("show", "--store", urls[0], "--key", "b", "--caller", "bob", "--endpoint", "POST /orders", "--json")
     assert said.objects[0]["outcome"]["reason"] == "it was erased on request"

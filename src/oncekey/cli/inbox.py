@@ -14,7 +14,7 @@ from oncekey.cli.naming import NotFound
 from oncekey.effects.inbox.operators import InboxDesk
 from oncekey.effects.inbox.parked import Parked
 from oncekey.errors import ConfigurationError
-from oncekey.operations.words import size, visible
+from oncekey.operations.words import many, size, visible
 from oncekey.stores.sqlite import path_of
 
 
@@ -81,7 +81,7 @@ def _line(message: Parked, *, body: bool) -> str:
     again = ", to be run again" if message.requeued_at is not None else ""
     head = (
         f"{message.id.hex()} {visible(message.source)} {visible(message.message_id)}{whose}, "
-        f"{size(len(message.body))}, {message.attempts} attempts{again}"
+        f"{size(len(message.body))}, {many(message.attempts, 'attempt')}{again}"
     )
     shown = f"\n  {visible(message.body.decode(errors='backslashreplace'), lines=True)}" if body else ""
     return f"{head}\n  {visible(message.reason)}{shown}"

@@ -19,7 +19,7 @@ from oncekey.effects.inbox import Patience
 from oncekey.effects.outbox import Letter, OutboxDesk, Pace, Relay, Report
 from oncekey.effects.outbox.relay import PATIENCE
 from oncekey.errors import ConfigurationError
-from oncekey.operations.words import brief, size, visible
+from oncekey.operations.words import brief, many, size, visible
 from oncekey.stores.sqlite import path_of
 
 BROKER = "ONCEKEY_BROKER"
@@ -148,7 +148,7 @@ def _fields(letter: Letter, *, body: bool) -> dict[str, Any]:
 def _line(letter: Letter, *, body: bool) -> str:
     message = letter.message
     key = f" key {visible(message.key)}" if message.key is not None else ""
-    head = f"{message.id} {visible(message.topic)}{key}, {size(len(message.body))}, {message.attempts} attempts"
+    head = f"{message.id} {visible(message.topic)}{key}, {size(len(message.body))}, {many(message.attempts, 'attempt')}"
     shown = f"\n  {visible(message.body.decode(errors='backslashreplace'), lines=True)}" if body else ""
     return f"{head}\n  {visible(letter.reason)}{shown}"
 

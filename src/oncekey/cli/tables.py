@@ -33,7 +33,7 @@ from oncekey.operations import (
     history,
     kept,
 )
-from oncekey.operations.words import brief, coming, instant, size, visible
+from oncekey.operations.words import brief, coming, instant, many, size, visible
 from oncekey.reconcile.rounds import Report
 
 STYLES = {
@@ -136,7 +136,7 @@ class TableOutput:
 
     def erased(self, report: EraseReport) -> None:
         """How many are gone, and what is left and why."""
-        self.out.print(f"{'would be' if report.rehearsed else 'done'}: {report.erased} answers erased")
+        self.out.print(f"{'would be' if report.rehearsed else 'done'}: {many(report.erased, 'answer')} erased")
         for count, said in (
             (report.unfinished, "not finished, so their answers are still to come: settle them, and run this again"),
             (report.unreadable, "cannot be read here: give the application's ring in ONCEKEY_SEAL_KEYS"),
@@ -168,7 +168,7 @@ class TableOutput:
         states = ", ".join(f"{count} {word}" for word, count in sorted(last.states.items()))
         self.out.print(f"the source has {states or 'nothing'}; {last.expired} expired and left out")
         if report.identical:
-            self.out.print(Text(f"identical: {last.same} records, digest {digest(last.sum_source)}", "green"))
+            self.out.print(Text(f"identical: {many(last.same, 'record')}, digest {digest(last.sum_source)}", "green"))
         elif not report.rehearsed:
             self.out.print(Text("not identical yet", "bold red"))
         for line in _to_do(report):
@@ -179,7 +179,7 @@ class TableOutput:
         if done.stopped:
             self.out.print("stopped: there is no file")
             return
-        self.out.print(f"done: {done.contents.records} records, digest {done.contents.digest}")
+        self.out.print(f"done: {many(done.contents.records, 'record')}, digest {done.contents.digest}")
         if done.running:
             self.out.print(f"{done.running} were in progress and may have ended since: {QUIET}")
 
@@ -309,7 +309,7 @@ def _entry(entry: Call | Step | Asked | Trace) -> tuple[str, str]:
         case Trace():
             return "trace", entry.trace_id
         case Asked():
-            return "asked", f"{entry.tries} times; last heard: {visible(entry.said) or '-'}"
+            return "asked", f"{many(entry.tries, 'time')}; last heard: {visible(entry.said) or '-'}"
         case Call():
             whom = " ".join(filter(None, (entry.provider, entry.target)))
             where = f" to {visible(whom)}" if whom else ""

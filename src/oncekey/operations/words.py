@@ -63,3 +63,8 @@ def _escape(char: str) -> str:
 def size(count: int) -> str:
     """A number of bytes."""
     return f"{count:,} bytes" if count != 1 else "1 byte"
+
+
+def many(count: int, what: str) -> str:
+    """So many of something: "1 attempt", "2 attempts"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
