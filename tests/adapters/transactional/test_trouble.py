@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import oncekey.adapters
 from oncekey import ConfigurationError, MissingExtra, OnceKey, Policy, by_header
+from oncekey.effects.transaction.block import Block
 from oncekey.engine.events import Event
 from oncekey.engine.sealing import Sealer
 from tests.adapters.transactional import apps
@@ -60,6 +62,26 @@ def test_a_session_of_the_wrong_kind_is_refused(tmp_path: Any) -> None:
         app.include_router(router)
     with served(app) as post:
         assert [post("k", at=f"/{number}").status for number in range(2)] == [503, 503]
+
+
+def test_a_no_that_cannot_be_kept_is_503(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is away when a Declined is to be written down: the retry is told in the end, and nobody a 500."""
+    shop = Shop(f"sqlite:///{tmp_path}/app.db")
+    shop.empty()
+    enter, entered = Block.enter, [True]
+
+    def once(self: Block, *wait_for: Any) -> Any:
+        if not entered:
+            raise OperationalError("COMMIT", None, Exception("the server is away"))
+        entered.clear()
+        return enter(self, *wait_for)
+
+    monkeypatch.setattr(Block, "enter", once)
+    with apps.flask_session(shop.url) as post:
+        told = post("k", number="1", do="declined")
+        monkeypatch.undo()
+        assert (told.status, told.problem, shop.record("k")) == (503, "store-unavailable", None)
+        assert post("k", number="1", do="declined").status == 402
 
 
 def test_a_commit_that_the_database_refuses_is_the_applications(shop: Shop) -> None:

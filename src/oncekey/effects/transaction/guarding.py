@@ -170,7 +170,11 @@ class Guarding:
     def _declined(self, block: Block, attempt: Attempt, error: Declined) -> Flow[Reply]:
         """A final no: what was written is gone, and the answer is kept by itself."""
         kept = self._exchange.failed(attempt, error)
-        decision = yield from block.enter()
+        try:
+            decision = yield from block.enter()
+        except Exception as trouble_:  # noqa: BLE001 - nothing stands, and the retry hears it anew
+            self._say(events.FAILED_RETRYABLE, str(trouble_)[:NOTE])
+            return (yield from self._refused(trouble_))
         if not isinstance(decision, Execute):
             yield from block.undo()
             return self._exchange.answer(decision)
