@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -61,9 +60,9 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_cleanly(number: signal.Signals, workers: int) -> None:
+def test_it_ends_cleanly(number: signal.Signals, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C and SIGTERM end all workers with code 0, nothing on the terminal but words, and no file left behind."""
-    before = set(Path(tempfile.gettempdir()).glob("oncekey-demo-*"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     with DemoServer(workers=workers) as demo:
         log, process = Path(demo.folder, "log"), demo._process
         assert process is not None
@@ -77,7 +76,7 @@ def test_it_ends_cleanly(number: signal.Signals, workers: int) -> None:
         assert "Traceback" not in told
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", demo.port))
-    assert set(Path(tempfile.gettempdir()).glob("oncekey-demo-*")) <= before
+    assert not list(tmp_path.iterdir())
 
 
 def test_workers_end_with_a_starter_that_was_killed() -> None:

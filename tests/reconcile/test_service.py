@@ -92,7 +92,7 @@ def test_a_service_ends_on_sigterm(tmp_path: Path, app: str) -> None:
     ("app", "hint"),
     [
         ("bank", "module:name"),
-        ("nowhere:once", "cannot be loaded: ModuleNotFoundError"),
+        ("nowhere:once", "there is no module nowhere here"),
         ("bank:twice", "has no attribute 'twice'"),
         ("bank:look", "is a function"),
         ("bank:empty", "has no resolver"),

@@ -162,7 +162,8 @@ class AsyncEngine:
             for_ = pause(await self.store.watch(id_), left)
             if for_ is not None:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), for_)
+                    async with asyncio.timeout(for_):
+                        await news.wait()
         finally:
             self.waiting.remove(id_, wake)
 

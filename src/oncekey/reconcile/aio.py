@@ -120,7 +120,8 @@ class AsyncReconciler:
             except* StoreError as trouble:
                 log.warning("the store did not answer, and will be asked again: %s", trouble.exceptions[0])
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause(self.rules.pace))
+                async with asyncio.timeout(pause(self.rules.pace)):
+                    await self._stop.wait()
         return self.total
 
     def stop(self) -> None:

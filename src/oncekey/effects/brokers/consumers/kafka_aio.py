@@ -74,7 +74,8 @@ class AioKafkaConsumer(Partitioned, AsyncConsumer):
         if asked is None:
             return
         try:
-            found = await asyncio.wait_for(asked, ASK_FOR)
+            async with asyncio.timeout(ASK_FOR):
+                found = await asked
         except (KafkaError, ValueError, TimeoutError) as error:
             self.unreadable(error)
         else:

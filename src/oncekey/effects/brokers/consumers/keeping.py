@@ -60,7 +60,8 @@ class TaskKeeper:
 
     async def _is_over(self) -> bool:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), self._every)
+            async with asyncio.timeout(self._every):
+                await self._over.wait()
         return self._over.is_set()
 
     async def end(self) -> None:

@@ -227,7 +227,8 @@ class AsyncConsumer(Consumer):
 
     async def wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
 
     def drive(self, flow: Flow[Any]) -> Any:
         return drive_async(flow)

@@ -107,7 +107,8 @@ class RabbitConsumer(AsyncConsumer, Settling):
             verdict = await self.ask(self.handler.deliver, self.message(raw))
             if isinstance(verdict, Later):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._leaving.wait(), min(verdict.after, WAIT_MOST))
+                    async with asyncio.timeout(min(verdict.after, WAIT_MOST)):
+                        await self._leaving.wait()
             await self.settle(raw, verdict)
         except Exception as error:  # noqa: BLE001 - it was not acknowledged, so it comes again
             log.warning("a message of %s was not acknowledged, and comes again: %s", self.broker, error)
