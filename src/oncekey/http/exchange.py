@@ -89,15 +89,14 @@ class Exchange:
         """
         gate = self.gate
         check_whole(status, headers, len(body) if body is not None else None)
-        ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
-        packed, kept, recall = b"", None, gate.recall
-        if ending.verdict is Verdict.KEPT:
-            if body is None:
-                packed = tombstone(status, lack)
-            else:
-                kept = Answer(status, kept_headers(headers, gate.drop_headers), body)
-                packed = pack(*kept)
-            packed = self._sealed(attempt, packed)
+        packed, kept, recall, ending = b"", None, gate.recall, gate.kept
+        if gate.dialect.outcomes.verdict(status, headers) is not Verdict.KEPT:
+            ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
+        elif body is None:
+            packed = self._sealed(attempt, tombstone(status, lack))
+        else:
+            kept = Answer(status, kept_headers(headers, gate.drop_headers), body)
+            packed = self._sealed(attempt, pack(*kept))
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
         at = recall.now() if recall is not None else 0.0
         return Answered(self._settlement(ending, attempt, packed), marks, kept, at)

@@ -26,6 +26,7 @@ from oncekey.errors import BadKey, BodyTooLarge, ConfigurationError, OnceKeyErro
 from oncekey.http import dialects
 from oncekey.http import scope as scopes
 from oncekey.http.answer import refuse
+from oncekey.http.capture import completed
 from oncekey.http.exchange import Exchange
 from oncekey.http.grammar import Dialect
 from oncekey.http.keyfield import find_key
@@ -84,6 +85,7 @@ class Gate:
         self.sealer = sealer or Sealer()
         self.methods = self.dialect.methods
         self.lease_for = ms(self.policy.lease_for)
+        self.kept = completed(self.policy)
         self.state = State.CLAIMED if self.policy.latch else State.EXECUTING
         self.guarantee = self.policy.level
         self.drop_headers = frozenset(name.lower().encode() for name in self.policy.drop_headers)

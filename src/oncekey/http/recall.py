@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from oncekey.engine.current import TRACE
@@ -61,7 +62,8 @@ class Recall:
         self.now: Callable[[], float] = time.monotonic
         self._recall_for = recall_for
         self._room = room
-        self._kept: dict[tuple[str, str], Entry] = {}
+        # Ordered: a plain dict looks for its first entry among all that have gone before it.
+        self._kept: OrderedDict[tuple[str, str], Entry] = OrderedDict()
         self._size = 0
         self._changing = threading.Lock()
         self._pid = os.getpid()
@@ -98,7 +100,7 @@ class Recall:
             entries[caller, key] = entry
             self._size += entry.size - (former.size if former is not None else 0)
             while self._size > self._room:
-                self._size -= entries.pop(next(iter(entries))).size
+                self._size -= entries.popitem(last=False)[1].size
 
     def _begin_anew(self) -> None:
         """In a forked child: whoever held the lock at the fork will not let go of it here."""
