@@ -49,8 +49,8 @@ class Served:
         scope = {
             "type": "http",
             "method": request.method,
-            "path": request.path,
-            "query_string": b"",
+            "path": request.path.partition("?")[0],
+            "query_string": request.path.partition("?")[2].encode(),
             "headers": headers,
         }
         await self.worker(scope, receive, send)

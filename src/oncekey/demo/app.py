@@ -7,6 +7,7 @@ leaves no record. Each API has its own OnceKeyMiddleware; all share one engine, 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from oncekey.adapters.asgi import OnceKeyMiddleware
 from oncekey.console import Console
@@ -22,6 +23,7 @@ from oncekey.demo.resolving import resolvers
 from oncekey.demo.settings import Settings
 from oncekey.demo.views import View, Views
 from oncekey.demo.web import Message, Receive, Scope, Send, Table, again, problem, respond, whole_body
+from oncekey.demo.webhooks import RECEIVED_AT, SENT_BY, webhooks
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.events import Event
 from oncekey.engine.sealing import Sealer
@@ -58,11 +60,15 @@ class Demo:
             guard.running, guard.checked = running, True
         # Lapsed leases are swept by the housekeeper, which counts them.
         rules = Rules(resolvers(self.provider), Sealer(), Pace(first_for=LEASE_FOR, most_for=60, sweep_for=None))
+        told = replace(rules, name="webhook")
+        self.webhooks = webhooks(self.provider, told, lambda: self.engine.store, settings.token)
         self.reconciler = AsyncReconciler(self.engine.store, rules, (self.counters,))
         self.console = Console(self.engine.store, token=settings.token, counts=self.counters)
         self.table: Table[Route | View] = Table()
         for path, view in self._views().by_path():
             self.table.add("GET", path, view)
+        self.table.add("POST", RECEIVED_AT, self.webhooks.receive)
+        self.table.add("POST", SENT_BY, self.webhooks.send)
         for route in (route for api in APIS for route in api.routes):
             self.table.add(route.method, route.path, route)
 
@@ -86,11 +92,22 @@ class Demo:
         elif isinstance(target, Route):
             await self._api(target, place, request, (scope, receive, send))
         else:
-            try:
-                reply = await target(request)
-            except OutcomeUnknown as error:
-                reply = problem(503, "Service Unavailable", f"{str(error).capitalize()}.")
-            await respond(send, reply)
+            await self._view(target, request, receive, send)
+
+    async def _view(self, view: View, request: Request, receive: Receive, send: Send) -> None:
+        if request.method == "POST":
+            body = await whole_body(receive, MOST)
+            if body is None:
+                return
+            if isinstance(body, int):
+                await respond(send, problem(413, "Content Too Large", f"The body is over {MOST} bytes."))
+                return
+            request.body = body
+        try:
+            reply = await view(request)
+        except OutcomeUnknown as error:
+            reply = problem(503, "Service Unavailable", f"{str(error).capitalize()}.")
+        await respond(send, reply)
 
     async def _api(self, route: Route, place: str, request: Request, asgi: tuple[Scope, Receive, Send]) -> None:
         scope, receive, send = asgi

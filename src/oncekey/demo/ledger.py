@@ -52,6 +52,15 @@ class Made(NamedTuple):
     fails_with: int | None
 
 
+class Sent(NamedTuple):
+    """What the provider tells of a run."""
+
+    reference: str
+    run: int
+    object: str
+    told: str
+
+
 class Cancelled(Exception):
     """The reference was cancelled: nothing is done under it any more."""
 
@@ -145,6 +154,11 @@ class Ledger:
         """What was run under a reference."""
         row = self._open().execute(SQL["referred"], (reference,)).fetchone()
         return Made(*row) if row is not None else None
+
+    def sent(self, ref: str) -> Sent | None:
+        """The latest run for a ref that was made under a reference, and did not fail."""
+        row = self._open().execute(SQL["sent"], (ref,)).fetchone()
+        return Sent(*row) if row is not None else None
 
     def recent(self, limit: int) -> tuple[int, list[Run]]:
         """How often the provider has acted in all, and its latest runs."""

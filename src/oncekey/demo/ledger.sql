@@ -54,6 +54,11 @@ INSERT INTO provider_reference (reference, run) VALUES (?, NULL) ON CONFLICT (re
 SELECT run, object, told, fails_with FROM provider_run
 WHERE run = (SELECT run FROM provider_reference WHERE reference = ?)
 
+-- name: sent
+-- The latest run for a ref that was made under a reference, and did not fail.
+SELECT reference, run, object, told FROM provider_run JOIN provider_reference USING (run)
+WHERE ref = ? AND fails_with IS NULL ORDER BY run DESC LIMIT 1
+
 -- name: count
 -- How often it acted for a ref.
 SELECT count(*) FROM provider_run WHERE ref = ?

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from oncekey.demo.ledger import Cancelled, Entry, Ledger, Made, Run
+from oncekey.demo.ledger import Cancelled, Entry, Ledger, Made, Run, Sent
 from oncekey.demo.marks import Marks
 from oncekey.errors import NotExecuted, OutcomeUnknown
 
@@ -80,6 +80,10 @@ class Provider:
     async def run_of(self, reference: str) -> Made | None:
         """What was run under a caller's reference."""
         return await self._asked(lambda: self.ledger.made(reference))
+
+    async def sent(self, ref: str) -> Sent | None:
+        """What it would tell of its latest run for a ref, if that was made under a reference and did not fail."""
+        return await self._asked(lambda: self.ledger.sent(ref))
 
     async def executions(self, ref: str) -> int:
         """How often it acted for a ref."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from oncekey.demo.apis.api import STEP
+from oncekey.demo.apis.api import reference_of
 from oncekey.reconcile import Finding, Inquiry, Resolvers
 
 if TYPE_CHECKING:
@@ -55,6 +55,15 @@ SHAPES: dict[str, Found] = {
 }
 
 
+def shaped(inquiry: Inquiry, told: dict[str, Any], seen: str) -> Finding:
+    """What the provider told, as an answer of the API that was asked."""
+    for endpoint, found in SHAPES.items():
+        fixed, place, _ = endpoint.partition("{")
+        if inquiry.endpoint == endpoint or (place and inquiry.endpoint.startswith(fixed)):
+            return found(inquiry, told, seen)
+    return inquiry.unclear(f"{inquiry.endpoint} is no API of this demo")
+
+
 def resolvers(provider: Provider) -> Resolvers:
     """The resolvers of all APIs, over this provider."""
     made = Resolvers()
@@ -65,7 +74,7 @@ def resolvers(provider: Provider) -> Resolvers:
 
 def _resolver(provider: Provider, found: Found) -> Callable[[Inquiry], Awaitable[Finding]]:
     async def resolve(inquiry: Inquiry) -> Finding:
-        reference = inquiry.derived_key(STEP.format(inquiry.attempts))
+        reference = reference_of(inquiry.id.hex(), inquiry.attempts)
         stopped = inquiry.cancelled(await provider.cancel(reference))
         run = await provider.run_of(reference)
         if run is None:

@@ -21,9 +21,6 @@ LEASE_FOR = 5.0
 # Most SDKs give up on a 409 within a second or do not retry it at all, but wait a minute for an answer.
 HOLD_FOR = 10.0
 
-# The step under which the provider is called. To cancel an attempt shuts its reference, so each has one of its own.
-STEP = "provider.{}"
-
 _UPPER = string.ascii_uppercase + string.digits
 _MIXED = string.ascii_letters + string.digits
 
@@ -35,6 +32,16 @@ class Trouble(NamedTuple):
     message: str
     code: str = ""
     field: str = ""
+
+
+def reference_of(operation: str, attempt: int) -> str:
+    """Our name for an attempt, as the provider knows it. To cancel it shuts its reference, so each has its own."""
+    return f"{operation}.{attempt}"
+
+
+def operation_in(reference: str) -> str:
+    """Which operation a reference is of."""
+    return reference.partition(".")[0]
 
 
 class Refused(Exception):
@@ -61,7 +68,7 @@ class Call(NamedTuple):
         """Have the provider do something: one run, which may raise ProviderFailed."""
         deed, reference = (self.route.api.name, kind), ""
         if self.operation is not None:
-            reference = self.operation.derived_key(STEP.format(self.operation.attempt))
+            reference = reference_of(self.operation.id, self.operation.attempt)
         return await self.provider.act(deed, self.caller, self.marks, object_, told, reference)
 
 
