@@ -227,33 +227,40 @@ class OnceKey:
         from oncekey.console import Console  # noqa: PLC0415 - as above
 
         sealer = self.choices.get("sealer")
-        return Console(lambda: self.async_engine.store, token=token, operator=operator, sealer=sealer, counts=counts)
+        return Console(
+            lambda: self.async_engine.store,
+            token=token,
+            operator=operator,
+            sealer=sealer,
+            counts=counts,
+            sinks=self.sinks,
+        )
 
     def webhook(self, signature: Signature, reader: Reader) -> AsgiEndpoint:
         """An ASGI application for one sender's webhooks: `reader` says what a message is about (oncekey.reconcile)."""
         from oncekey.adapters.endpoint import AsgiEndpoint  # noqa: PLC0415 - as above
         from oncekey.reconcile import Webhook  # noqa: PLC0415 - as above
 
-        return AsgiEndpoint(Webhook(self._told(), signature, reader), lambda: self.async_engine.store)
+        return AsgiEndpoint(Webhook(self._told(), signature, reader, self.sinks), lambda: self.async_engine.store)
 
     def webhook_wsgi(self, signature: Signature, reader: Reader) -> WsgiEndpoint:
         """The same as a WSGI application."""
         from oncekey.adapters.endpoint import WsgiEndpoint  # noqa: PLC0415 - as above
         from oncekey.reconcile import Webhook  # noqa: PLC0415 - as above
 
-        return WsgiEndpoint(Webhook(self._told(), signature, reader), lambda: self.engine.store)
+        return WsgiEndpoint(Webhook(self._told(), signature, reader, self.sinks), lambda: self.engine.store)
 
     def settle(self, about: About) -> Known:
         """Settle an unknown outcome by what a message tells that you received and checked by yourself."""
         from oncekey.reconcile.webhooks import settle  # noqa: PLC0415 - as above
 
-        return settle(self.engine.store, self._told(), about)
+        return settle(self.engine.store, self._told(), about, self.sinks)
 
     async def asettle(self, about: About) -> Known:
         """The same under asyncio."""
         from oncekey.reconcile.webhooks import settle_async  # noqa: PLC0415 - as above
 
-        return await settle_async(self.async_engine.store, self._told(), about)
+        return await settle_async(self.async_engine.store, self._told(), about, self.sinks)
 
     def _told(self) -> Rules:
         return replace(self._rules(None), name="webhook")

@@ -65,6 +65,16 @@ async def test_what_happened_is_completed_with_its_answer(
     assert "Unknown to completed, by Alice" in said
 
 
+@pytest.mark.parametrize("kind", FORMS)
+async def test_what_is_settled_by_hand_is_told_to_sinks(kind: str, store: MemoryStore, made: dict[str, Made]) -> None:
+    """Counted like what a reconciler finds out: when it is written, not when it is rehearsed or only asked again."""
+    said: list[tuple[str, str]] = []
+    alice = await let_in(store, sinks=(lambda event: said.append((event.name, event.detail)),))
+    for step in ("", "do"):
+        await alice.decide(made["unknown"].id, kind, **FORMS[kind], step=step)
+    assert said == ([] if kind == "ask" else [("resolved", "by hand")])
+
+
 async def test_an_answer_that_is_lost_is_told_as_done(
     alice: Visitor, store: MemoryStore, made: dict[str, Made]
 ) -> None:

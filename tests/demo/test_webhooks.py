@@ -15,6 +15,7 @@ from oncekey.demo.webhooks import RECEIVED_AT, SENT_BY, signed
 from oncekey.errors import OutcomeUnknown
 from oncekey.operations import history
 from oncekey.stores.open import open_store
+from oncekey.telemetry.metrics import RESOLVED
 from tests.demo.server import KINDS, Ask, ask, fresh
 from tests.demo.test_resolving import answer
 from tests.demo.test_worker import Served, settings
@@ -44,6 +45,7 @@ async def test_a_webhook_settles_a_charge_of_a_lost_worker(
         assert (first["answer"], again["answer"]) == ({"outcome": "settled"}, {"outcome": "known"})
         assert (await answer(served, order))[0] == KINDS[api].success[1]
         assert served.worker.demo.ledger.executions(ref) == 1
+        assert served.worker.demo.counters.totals()[RESOLVED] == 1
         store = open_store(settings(tmp_path).store)
         [record] = store.scan((State.COMPLETED,)).records
         store.close()

@@ -19,6 +19,7 @@ from oncekey.core.keys import endpoint_of, scope_of
 from oncekey.core.outcome import Answer, unpack
 from oncekey.core.record import Record, State
 from oncekey.engine.journals import sealed
+from oncekey.http.messages import Request
 from oncekey.operations import Desk, Signature, history
 from oncekey.reconcile import About, Finding, Inquiry, Known, Message, StandardWebhooks, about_key
 from oncekey.stores.memory import AsyncMemoryStore, MemoryStore
@@ -106,6 +107,27 @@ async def test_a_webhook_settles_an_unknown_outcome_once(once: OnceKey, store: M
     again = await send(once, message("paid", id_.hex()), wsgi=wsgi)
     assert json.loads(again.body) == {"outcome": "known"}
     assert record(store, id_) is settled
+
+
+@pytest.mark.parametrize("gateway", ["asgi", "wsgi", "settle", "asettle"])
+async def test_what_a_message_settles_is_told_once(gateway: str) -> None:
+    """Counters see it like what a reconciler finds out; what was known already, or stays unclear, is not counted."""
+    said: list[tuple[str, str]] = []
+    once = OnceKey("memory://", scope=SHARED, sinks=(lambda event: said.append((event.name, event.detail)),))
+    memory = once.engine.store if gateway in {"wsgi", "settle"} else once.async_engine.store
+    store = memory.sync if isinstance(memory, AsyncMemoryStore) else memory
+    assert isinstance(store, MemoryStore)
+    id_ = unknown(store)
+    for kind in ("pending", "paid", "paid"):
+        about = read(Message(message(kind, id_.hex()), "msg_1", Request("POST", "/", b"", [], b"")))
+        assert about is not None
+        if gateway == "settle":
+            once.settle(about)
+        elif gateway == "asettle":
+            await once.asettle(about)
+        else:
+            await send(once, message(kind, id_.hex()), wsgi=store if gateway == "wsgi" else None)
+    assert said == [("resolved", "landed")]
 
 
 async def test_a_dead_letter_is_settled_too(once: OnceKey, store: MemoryStore) -> None:

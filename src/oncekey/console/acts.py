@@ -10,7 +10,8 @@ from oncekey.console.desk import Wish
 from oncekey.console.views import PAGE, Guest, Views
 from oncekey.console.web import Answered, Ask, Refused, see_other
 from oncekey.core.keys import key_ref
-from oncekey.core.record import Seen
+from oncekey.core.record import Seen, State
+from oncekey.engine.events import RESOLVED, Events, Sink
 from oncekey.errors import ConfigurationError
 from oncekey.operations import Desk
 
@@ -28,8 +29,9 @@ def sentence(words: str) -> str:
 class Acts:
     """The forms of one console."""
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: Views, sinks: tuple[Sink, ...] = ()) -> None:
         self.views = views
+        self.said = Events(sinks)
 
     def act(self, ask: Ask, guest: Guest, id_: str, what: str) -> Answered:
         """What a form asks for."""
@@ -56,6 +58,8 @@ class Acts:
         if change.moved_on:
             return self.views.told(ask, guest, self.views.seen(id_), status=409, wrong=MOVED_ON)
         if change.written:
+            if kind != desk.ASK and seen.record.state is State.UNKNOWN:
+                self.said.say(RESOLVED, seen.record.id, "by hand")
             return see_other(f"{ask.up}operations/{id_}?done={kind}")
         return self.views.page(
             "confirm.html", ask, guest, live=False, tab="operations", change=change, wish=wish, form=ask.form, kind=kind

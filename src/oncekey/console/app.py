@@ -20,6 +20,7 @@ from typing import Any, cast
 from oncekey.console.access import SAFE, Access, Operator
 from oncekey.console.rates import Rates, Source
 from oncekey.console.web import PLAIN, Answered, Ask, Cookies, Receive, Refused, Scope, Send, see_other, send_answer
+from oncekey.engine.events import Sink
 from oncekey.engine.sealing import Sealer
 from oncekey.errors import ConfigurationError, MissingExtra, OnceKeyError, SchemaMissing
 from oncekey.operations import opened, scrubbed
@@ -72,10 +73,12 @@ class Console:
         operator: Operator | None = None,
         sealer: Sealer | None = None,
         counts: Source = None,
+        sinks: tuple[Sink, ...] = (),
     ) -> None:
         self.access = Access(token, operator)
         self.rates = Rates(counts)
         self._place = store
+        self._sinks = sinks
         self._sealer = sealer or Sealer()
         self._views: Views | None = None
         self._own: Store | None = None
@@ -175,7 +178,7 @@ class Console:
         """The page at a place, on a thread."""
         views = self._pages()
         found = _OPERATION.fullmatch(place)
-        acts = Acts(views)
+        acts = Acts(views, self._sinks)
         if ask.method == "POST":
             if place == "operations":
                 return views.search(ask, guest)

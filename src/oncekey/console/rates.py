@@ -56,7 +56,7 @@ FIGURES = (
 # What became of the unknown ones, and the store's troubles: totals beside the charts.
 MORE = (
     Figure("turned", "Turned unknown", "attempts of which nobody knows how they ended", events.TURNED_UNKNOWN),
-    Figure("found", "Found out", "unknown outcomes that a reconciler has settled", events.RESOLVED),
+    Figure("found", "Found out", "unknown outcomes that were settled", events.RESOLVED),
     Figure("given_up", "Given up", "unknown outcomes that became dead letters", events.DEAD_LETTER),
     Figure("store", "Store errors", "calls that the store did not answer", events.STORE_ERROR),
 )

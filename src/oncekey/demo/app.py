@@ -61,9 +61,9 @@ class Demo:
         # Lapsed leases are swept by the housekeeper, which counts them.
         rules = Rules(resolvers(self.provider), Sealer(), Pace(first_for=LEASE_FOR, most_for=60, sweep_for=None))
         told = replace(rules, name="webhook")
-        self.webhooks = webhooks(self.provider, told, lambda: self.engine.store, settings.token)
+        self.webhooks = webhooks(self.provider, told, lambda: self.engine.store, settings.token, (self.counters,))
         self.reconciler = AsyncReconciler(self.engine.store, rules, (self.counters,))
-        self.console = Console(self.engine.store, token=settings.token, counts=self.counters)
+        self.console = Console(self.engine.store, token=settings.token, counts=self.counters, sinks=(self.counters,))
         self.table: Table[Route | View] = Table()
         for path, view in self._views().by_path():
             self.table.add("GET", path, view)

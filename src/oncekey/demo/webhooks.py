@@ -23,6 +23,7 @@ from oncekey.demo.ledger import Sent
 from oncekey.demo.provider import Provider
 from oncekey.demo.resolving import shaped
 from oncekey.demo.web import json_answer, problem
+from oncekey.engine.events import Sink
 from oncekey.http.messages import Reply, Request
 from oncekey.reconcile import About, Finding, Inquiry, Message, Rules, StandardWebhooks, Webhook
 from oncekey.stores.contract import AsyncStore
@@ -74,10 +75,12 @@ def signed(secret: bytes, run: Sent) -> Request:
     return Request("POST", RECEIVED_AT, b"", [*lines, (b"content-type", b"application/json")], body)
 
 
-def webhooks(provider: Provider, rules: Rules, store: Callable[[], AsyncStore], token: str) -> Webhooks:
+def webhooks(
+    provider: Provider, rules: Rules, store: Callable[[], AsyncStore], token: str, sinks: tuple[Sink, ...]
+) -> Webhooks:
     """Both ends, on a secret that all workers of one run share."""
     secret = hashlib.sha256(b"the demo's webhooks" + token.encode()).digest()
-    hook = Webhook(rules, StandardWebhooks(f"whsec_{_text(secret)}"), read)
+    hook = Webhook(rules, StandardWebhooks(f"whsec_{_text(secret)}"), read, sinks)
     return Webhooks(provider, secret, AsgiEndpoint(hook, store))
 
 

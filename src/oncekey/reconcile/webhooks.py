@@ -15,13 +15,14 @@ from typing import Any, NamedTuple, cast
 
 from oncekey.core.keys import key_ref
 from oncekey.core.record import IN_PROGRESS, Seen, State
+from oncekey.engine.events import Events, Sink
 from oncekey.engine.journals import journal_of
 from oncekey.errors import ConfigurationError, OnceKeyError
 from oncekey.http.messages import Request
 from oncekey.http.plain import Steps, json_reply, looking, plain_problem
 from oncekey.operations.looking import ID_DIGITS, id_of
 from oncekey.reconcile.findings import Finding, Inquiry, Landed, Unclear
-from oncekey.reconcile.rounds import failed, judged
+from oncekey.reconcile.rounds import failed, judged, tell
 from oncekey.reconcile.signatures import Signature, SignatureRefused
 from oncekey.reconcile.triage import Case, Ending, Rules
 from oncekey.stores.contract import AsyncStore, Store
@@ -95,6 +96,7 @@ class Webhook:
     rules: Rules
     signature: Signature
     reader: Reader
+    sinks: tuple[Sink, ...] = ()
 
     def __call__(self, request: Request) -> Steps:
         """The reply to one request."""
@@ -112,7 +114,7 @@ class Webhook:
         except (KeyError, IndexError, TypeError, ValueError) as wrong:
             log.warning("a webhook could not be read: %s: %s", type(wrong).__name__, wrong)
             return plain_problem(400, "The message has not the form that is read here.")
-        known = (yield from settling(self.rules, about)) if about is not None else Known.IGNORED
+        known = (yield from settling(self.rules, about, self.sinks)) if about is not None else Known.IGNORED
         if known is Known.IN_PROGRESS:
             return plain_problem(503, "The operation is still at work. Send this again later.", AGAIN)
         return json_reply(200, {"outcome": known.value})
@@ -123,7 +125,7 @@ def _id_of(request: Request) -> str:
     return lines[0].decode("latin-1") if lines else ""
 
 
-def settling(rules: Rules, about: About) -> Generator[Callable[[Any], Any], Any, Known]:
+def settling(rules: Rules, about: About, sinks: tuple[Sink, ...] = ()) -> Generator[Callable[[Any], Any], Any, Known]:
     """Settle what a message is about, for either colour: it yields what to ask, as functions of the store."""
     seen: Seen | None = yield from _found(rules, about.operation)
     for _ in range(TRIES):
@@ -132,15 +134,18 @@ def settling(rules: Rules, about: About) -> Generator[Callable[[Any], Any], Any,
         if seen.record.state is not State.UNKNOWN:
             return _as_it_stands(seen, rules, about)
         ending = yield from _settle(seen, rules, about)
+        if ending is Ending.UNCLEAR:
+            return Known.UNCLEAR
         if ending is not Ending.MOVED_ON:
-            return Known.UNCLEAR if ending is Ending.UNCLEAR else Known.SETTLED
+            tell(Events(sinks), seen.record.id, ending)
+            return Known.SETTLED
         seen = yield looking(seen.record.id)
     return Known.IN_PROGRESS
 
 
-def settle(store: Store, rules: Rules, about: About) -> Known:
+def settle(store: Store, rules: Rules, about: About, sinks: tuple[Sink, ...] = ()) -> Known:
     """The same, carried out on a store for threads."""
-    steps, answer = settling(rules, about), None
+    steps, answer = settling(rules, about, sinks), None
     try:
         while True:
             answer = steps.send(answer)(store)
@@ -148,9 +153,9 @@ def settle(store: Store, rules: Rules, about: About) -> Known:
         return cast("Known", end.value)
 
 
-async def settle_async(store: AsyncStore, rules: Rules, about: About) -> Known:
+async def settle_async(store: AsyncStore, rules: Rules, about: About, sinks: tuple[Sink, ...] = ()) -> Known:
     """The same, carried out on a store for asyncio."""
-    steps, answer = settling(rules, about), None
+    steps, answer = settling(rules, about, sinks), None
     try:
         while True:
             answer = await steps.send(answer)(store)
