@@ -22,6 +22,7 @@ async def test_rabbitmq_keeps_a_confirmed_message_over_a_restart(rabbitmq_server
         message = aio_pika.Message(b"kept", delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
         await channel.default_exchange.publish(message, name)
 
+    await asyncio.to_thread(rabbitmq_server.checkpoint)
     await asyncio.to_thread(rabbitmq_server.kill)
     await asyncio.to_thread(rabbitmq_server.start)
 

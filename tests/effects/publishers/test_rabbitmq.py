@@ -124,6 +124,7 @@ async def test_a_broker_that_is_away_is_waited_for(strict_rabbit: RabbitServer, 
         stage(sqlite, "one", topic=name)
         assert (await relay.run_once()).sent == 1
         stage(sqlite, "two", topic=name)
+        await asyncio.to_thread(strict_rabbit.checkpoint)
         await asyncio.to_thread(strict_rabbit.kill)
         report = await relay.run_once()
         assert (report.untried, report.refused) == (1, 0)

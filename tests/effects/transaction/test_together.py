@@ -127,18 +127,23 @@ def test_a_deadlock_is_met_by_running_again(library: str, shop: Shop) -> None:
     opened: Any = engine.begin if library == "sqlalchemy" else lambda: psycopg.connect(shop.url)
     with shop.look() as other:
         other.execute("INSERT INTO orders (number) VALUES ('a'), ('b')")
-    both, ran = threading.Barrier(2), []
+    both, one_is_done, ran = threading.Barrier(2), threading.Event(), []
 
     @shop.once.transaction(opened, key=lambda first, then: shop.key(), operation="swap", database_only=True)
     def swap(connection: Any, first: str, then: str) -> None:
         ran.append(first)
+        if len(ran) > 2:  # otherwise it could take its row before the other wakes, and collide again
+            assert one_is_done.wait(20)
         execute(connection, "UPDATE orders SET number = number WHERE number = $1", (first,))
         if len(ran) <= 2:
             both.wait(20)
         execute(connection, "UPDATE orders SET number = number WHERE number = $1", (then,))
 
     with ThreadPoolExecutor(2) as threads:
-        for done in [threads.submit(swap, "a", "b"), threads.submit(swap, "b", "a")]:
+        swaps = [threads.submit(swap, "a", "b"), threads.submit(swap, "b", "a")]
+        for done in swaps:
+            done.add_done_callback(lambda _: one_is_done.set())
+        for done in swaps:
             done.result()
     engine.dispose()
     assert sorted(ran) in (["a", "a", "b"], ["a", "b", "b"])
