@@ -88,7 +88,13 @@ class RabbitServer(Server):
         """Write what was declared so far into the tables on disk, where a kill cannot reach it."""
         command = [str(CONTROL), "--node", self._settings()["RABBITMQ_NODENAME"], "eval", "mnesia:dump_log()."]
         done = subprocess.run(
-            command, env=self._settings(), cwd=self.folder, capture_output=True, text=True, **as_user(self.user)
+            command,
+            env=self._settings(),
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            **as_user(self.user),
         )
         if done.stdout.strip() != "dumped":
             raise ServerFailed(self._story(f"wrote no checkpoint: {done.stdout}{done.stderr}"))

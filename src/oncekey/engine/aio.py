@@ -37,6 +37,7 @@ from oncekey.engine.waiting import Waiting
 from oncekey.errors import StoreError
 from oncekey.stores.memory import AsyncMemoryStore
 from oncekey.stores.open import open_async_store
+from oncekey.stores.planned import PostingStore
 
 if TYPE_CHECKING:
     from oncekey.core.flows import Answer, Asked, Terms
@@ -50,10 +51,22 @@ class _Batched:
     def __init__(self, store: AsyncStore, tuning: Tuning, keeper: Keeper, said: Events) -> None:
         self.store = store
         self.said = said
+        # Of exactly this class: one that is made from it, or stands before it, may have changed a verb.
+        post = store if type(store) is PostingStore else None
         self.claims: Combiner[Claim, Claimed] = Combiner(
-            store.claim, tuning, said.counting("claim"), orphaned=orphaned(keeper), shared=seen
+            store.claim,
+            tuning,
+            said.counting("claim"),
+            post=post.post_claims if post is not None else None,
+            orphaned=orphaned(keeper),
+            shared=seen,
         )
-        self.settlements: Combiner[Settlement, Written] = Combiner(store.settle, tuning, said.counting("settle"))
+        self.settlements: Combiner[Settlement, Written] = Combiner(
+            store.settle,
+            tuning,
+            said.counting("settle"),
+            post=post.post_settlements if post is not None else None,
+        )
         self.renewals: Combiner[Renewal, Written] = Combiner(store.renew, tuning, said.counting("renew"))
 
     def claim(self, command: Claim) -> Awaitable[Answer]:

@@ -1,7 +1,8 @@
 """Many requests, one round trip, for asyncio.
 
 While a batch is in flight, whatever arrives queues; when it lands, the queue leaves as the next batch. There is no
-timer: a lone request never waits. A lane is a task that sends one batch at a time; there are a few.
+timer: a lone request never waits. A few batches are in flight at a time, each in a lane: a task that asks the store
+for one batch after the other until the queue is empty. A store that can answer in a callback needs no task.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import contextvars
 import os
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from oncekey.engine.events import log
 from oncekey.engine.tuning import DEFAULT, Tuning
@@ -32,9 +33,17 @@ class HasId(Protocol):
 C = TypeVar("C", bound=HasId)
 R = TypeVar("R")
 Send = Callable[[Sequence[C]], Awaitable[list[R]]]
+# Sends a batch at once and calls back with the answers or what went wrong; False: it cannot, ask in the usual way.
+Post = Callable[[Sequence[C], Callable[[Any], None]], bool]
+
+# A command and who waits for its answer.
+Waiting = tuple[C, asyncio.Future[R]]
+Batch = list[tuple[C, asyncio.Future[R]]]
 
 # Two consecutive failures of single items are a broken store, not two bad items.
 PATIENCE = 2
+# Smaller batches than this are not parted among lanes: each message costs something of its own.
+PART = 16
 
 
 class Combiner(Generic[C, R]):
@@ -51,10 +60,12 @@ class Combiner(Generic[C, R]):
         tuning: Tuning = DEFAULT,
         counted: Callable[[int], None] | None = None,
         *,
+        post: Post[C] | None = None,
         orphaned: Callable[[C, R], None] | None = None,
         shared: Callable[[R], bool] | None = None,
     ) -> None:
         self._send = send
+        self._post = post
         self._store_for = tuning.store_for
         self._limit = tuning.batch
         self._lanes = tuning.lanes
@@ -68,11 +79,13 @@ class Combiner(Generic[C, R]):
     def _reset(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop
         self._pid = os.getpid()
-        self._queue: deque[tuple[C, asyncio.Future[R]]] = deque()
-        self._idle: list[asyncio.Future[None]] = []
+        self._queue: deque[Waiting[C, R]] = deque()
         self._running: set[asyncio.Task[None]] = set()
-        self._waking = False
-        self._closing = False
+        self._in_flight = 0
+        self._leaving = self._alone = False
+        self._over: asyncio.Future[None] | None = None
+        # Not the context of the request that happens to be the first.
+        self._nobodys = contextvars.Context()
 
     def __call__(self, command: C) -> asyncio.Future[R]:
         """Queue one command; await the future for its answer."""
@@ -80,21 +93,33 @@ class Combiner(Generic[C, R]):
         if loop is not self._loop or self._pid != os.getpid():
             self._move(loop)
         future: asyncio.Future[R] = loop.create_future()
-        self._enqueue(command, future, loop)
+        self._queue.append((command, future))
+        if not self._leaving and self._in_flight < self._lanes:
+            self._set_out(loop)
         return future
 
-    def _enqueue(self, command: C, future: asyncio.Future[R], loop: asyncio.AbstractEventLoop) -> None:
-        self._queue.append((command, future))
-        if self._waking:
-            return  # a lane is on its way and takes this one along
-        while self._idle:
-            waker = self._idle.pop()
-            if not waker.done():  # a lane that was cancelled in its sleep does not wake
-                waker.set_result(None)
-                self._waking = True
-                return
-        if len(self._running) < self._lanes:
+    def _set_out(self, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that what is queued is sent, with what else this turn of the loop brings."""
+        if self._post is None:
             self._open_lane(loop)
+        elif self._alone and not self._in_flight:
+            # The last batch had no neighbours either: they are worth no turn.
+            self._nobodys.run(self._leave, loop)
+        else:
+            self._leaving = True
+            loop.call_soon(self._leave, loop, context=self._nobodys)
+
+    def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A lane is free."""
+        if self._leaving:
+            return
+        if any(not future.done() for _, future in self._queue):
+            if self._post is None:
+                self._open_lane(loop)
+            else:
+                self._leave(loop)
+        elif self._over is not None and not self._in_flight and not self._over.done():
+            self._over.set_result(None)
 
     def _follow(self, command: C, future: asyncio.Future[R], first: asyncio.Future[R]) -> None:
         """The first command's answer, for one that stood behind it. A record that was won is to be seen anew."""
@@ -106,7 +131,9 @@ class Combiner(Generic[C, R]):
         elif not first.cancelled() and self._shared is not None and self._shared(first.result()):
             future.set_result(first.result())
         else:
-            self._enqueue(command, future, future.get_loop())
+            self._queue.append((command, future))
+            if not self._leaving and self._in_flight < self._lanes:
+                self._set_out(future.get_loop())
 
     def _move(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._loop is not None and self._pid == os.getpid() and self._loop.is_running():
@@ -115,46 +142,14 @@ class Combiner(Generic[C, R]):
             )
         self._reset(loop)
 
-    def _open_lane(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Not in the context of the request that happens to be the first.
-        lane = loop.create_task(self._lane(), name="oncekey-lane", context=contextvars.Context())
-        self._running.add(lane)
-        lane.add_done_callback(self._ended)
-        self._waking = True
-
-    def _ended(self, lane: asyncio.Task[None]) -> None:
-        self._running.discard(lane)
-        if lane.cancelled() or lane.exception() is not None:
-            # Lanes are cancelled at shutdown; what still has to be settled then gets lanes that end with their work.
-            self._closing, self._waking = True, False
-        # What came between a lane's last look and its end is nobody else's either.
-        if self._loop is not None and any(not future.done() for _, future in self._queue):
-            self._open_lane(self._loop)
-
-    async def _lane(self) -> None:
-        try:
-            while True:
-                batch = self._take()
-                if batch:
-                    await self._deliver(batch)
-                elif self._closing:
-                    return
-                else:
-                    waker = asyncio.get_running_loop().create_future()
-                    self._idle.append(waker)
-                    await waker
-        except asyncio.CancelledError:
-            self._closing, self._waking = True, False
-            raise
-
-    def _take(self) -> list[tuple[C, asyncio.Future[R]]]:
+    def _take(self, limit: int) -> Batch[C, R]:
         """The next batch. Equal ids never share a batch: the later one waits for the earlier answer, or takes it."""
-        self._waking = False
-        batch: list[tuple[C, asyncio.Future[R]]] = []
-        again: list[tuple[C, asyncio.Future[R]]] = []
+        self._leaving = False
+        batch: Batch[C, R] = []
+        again: Batch[C, R] = []
         ids: dict[bytes, asyncio.Future[R]] = {}
         queue = self._queue
-        while queue and len(batch) < self._limit:
+        while queue and len(batch) < limit:
             entry = queue.popleft()
             if entry[1].cancelled():
                 continue
@@ -168,14 +163,113 @@ class Combiner(Generic[C, R]):
         queue.extendleft(reversed(again))
         return batch
 
-    async def _deliver(self, batch: list[tuple[C, asyncio.Future[R]]]) -> None:
-        """Send a batch; whatever happens, nobody in it is left waiting."""
+    def _count(self, batch: Batch[C, R]) -> None:
         self.batches += 1
         self.items += len(batch)
         if self._counted is not None:
             self._counted(len(batch))
-        try:
+
+    def _hand(self, command: C, future: asyncio.Future[R], answer: R) -> None:
+        if not future.done():
+            future.set_result(answer)
+        elif self._orphaned is not None:
+            self._orphaned(command, answer)
+
+    async def close(self) -> None:
+        """Return when all that is queued has been answered."""
+        while self._loop is asyncio.get_running_loop() and (self._in_flight or self._leaving):
+            self._over = self._loop.create_future()
+            await self._over
+
+    # ---- without a task ----------------------------------------------------------------------------------------------
+
+    def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Send what is queued, as far as there are lanes for it."""
+        self._leaving = False
+        while self._queue and self._in_flight < self._lanes:
+            if not self._posted():
+                self._open_lane(loop)
+                return
+
+    def _posted(self) -> bool:
+        """Post one batch. Of a long queue only the share of one lane: then the server and we work at the same time."""
+        waiting = len(self._queue)
+        batch = self._take(min(self._limit, max(PART, -(-waiting // (self._lanes - self._in_flight)))))
+        self._alone = waiting == 1
+        if not batch:
+            return True
+        landed = partial(self._landed, batch, time.monotonic())
+        if self._post is None or not self._post([command for command, _ in batch], landed):
+            self._queue.extendleft(reversed(batch))
+            return False
+        self._in_flight += 1
+        self._count(batch)
+        return True
+
+    def _landed(self, batch: Batch[C, R], began: float, answers: list[R] | OnceKeyError) -> None:
+        loop = batch[0][1].get_loop()
+        self._in_flight -= 1
+        if isinstance(answers, list):
+            for (command, future), answer in zip(batch, answers, strict=True):
+                self._hand(command, future, answer)
+            self._go_on(loop)
+        else:
+            self._start(self._guarded(batch, partial(self._fallen, began, answers)), loop, batch)
+
+    async def _fallen(self, began: float, error: OnceKeyError, batch: Batch[C, R]) -> None:
+        """What could not be posted is asked again with all that a store does about trouble, if it failed soon."""
+        if time.monotonic() - began < self._store_for / 2:
             await self._exchange(batch)
+        else:
+            await self._singly(batch, error, PATIENCE)
+
+    # ---- in a task ---------------------------------------------------------------------------------------------------
+
+    def _open_lane(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._leaving = True
+        self._start(self._lane(loop), loop)
+
+    def _start(
+        self,
+        work: Coroutine[Any, Any, None],
+        loop: asyncio.AbstractEventLoop,
+        batch: Sequence[Waiting[C, R]] = (),
+    ) -> None:
+        lane = loop.create_task(work, name="oncekey-lane", context=contextvars.Context())
+        self._in_flight += 1
+        self._running.add(lane)
+        lane.add_done_callback(partial(self._ended, loop, batch))
+
+    def _ended(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        batch: Sequence[Waiting[C, R]],
+        lane: asyncio.Task[None],
+    ) -> None:
+        self._running.discard(lane)
+        self._in_flight -= 1
+        if lane.cancelled() or lane.exception() is not None:
+            # All tasks are cancelled at shutdown, some before their first step; outcomes still have to be stored then.
+            self._leaving = False
+            for _, future in batch:
+                _fail(future, asyncio.CancelledError())
+        self._go_on(loop)
+
+    async def _lane(self, loop: asyncio.AbstractEventLoop) -> None:
+        while batch := self._take(self._limit):
+            if self._queue and self._in_flight < self._lanes:
+                self._open_lane(loop)
+            self._count(batch)
+            await self._guarded(batch, self._exchange)
+
+    async def _guarded(
+        self,
+        batch: Batch[C, R],
+        ask: Callable[[Batch[C, R]], Awaitable[None]],
+    ) -> None:
+        """Whatever happens, nobody in the batch is left waiting."""
+        try:
+            await ask(batch)
         except BaseException as error:
             for _, future in batch:
                 _fail(future, error)
@@ -183,7 +277,7 @@ class Combiner(Generic[C, R]):
                 raise
             log.exception("a store call failed in a way that its store does not know")
 
-    async def _exchange(self, batch: list[tuple[C, asyncio.Future[R]]]) -> None:
+    async def _exchange(self, batch: Batch[C, R]) -> None:
         started = time.monotonic()
         try:
             answers = await self._ask([command for command, _ in batch])
@@ -205,7 +299,7 @@ class Combiner(Generic[C, R]):
             raise ValueError(f"the store gave {len(answers)} answers to {len(many)} commands")
         return answers
 
-    async def _singly(self, batch: list[tuple[C, asyncio.Future[R]]], error: OnceKeyError, failures: int) -> None:
+    async def _singly(self, batch: Batch[C, R], error: OnceKeyError, failures: int) -> None:
         """One bad item must not fail its neighbours: ask again for each. All verbs may be repeated by token."""
         for command, future in batch:
             if failures >= PATIENCE:
@@ -219,22 +313,6 @@ class Combiner(Generic[C, R]):
             else:
                 failures = 0
                 self._hand(command, future, answer)
-
-    def _hand(self, command: C, future: asyncio.Future[R], answer: R) -> None:
-        if not future.done():
-            future.set_result(answer)
-        elif self._orphaned is not None:
-            self._orphaned(command, answer)
-
-    async def close(self) -> None:
-        """End the lanes. Whatever is still queued is answered first."""
-        self._closing = True
-        for waker in self._idle:
-            if not waker.done():
-                waker.set_result(None)
-        self._idle.clear()
-        if self._running and self._loop is asyncio.get_running_loop():
-            await asyncio.gather(*self._running, return_exceptions=True)
 
 
 def _fail(future: asyncio.Future[R], error: BaseException) -> None:

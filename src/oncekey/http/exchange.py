@@ -8,7 +8,7 @@ from oncekey.core.commands import Settlement, Stale
 from oncekey.core.decision import Decision, Execute, Replay
 from oncekey.core.fingerprint import Fingerprint
 from oncekey.core.keys import key_ref
-from oncekey.core.outcome import Answer, carried_by, pack, sign, tombstone, unpack
+from oncekey.core.outcome import carried_by, pack, sign, tombstone, unpack
 from oncekey.core.record import State
 from oncekey.engine import journals
 from oncekey.engine.attempt import Attempt
@@ -34,7 +34,7 @@ class Answered(NamedTuple):
 
     settlement: Settlement
     marks: Headers
-    kept: Answer | None = None
+    kept: bytes = b""
     at: float = 0.0
 
 
@@ -89,21 +89,21 @@ class Exchange:
         """
         gate = self.gate
         check_whole(status, headers, len(body) if body is not None else None)
-        packed, kept, recall, ending = b"", None, gate.recall, gate.kept
+        packed, kept, recall, ending = b"", b"", gate.recall, gate.kept
         if gate.dialect.outcomes.verdict(status, headers) is not Verdict.KEPT:
             ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
         elif body is None:
             packed = self._sealed(attempt, tombstone(status, lack))
         else:
-            kept = Answer(status, kept_headers(headers, gate.drop_headers), body)
-            packed = self._sealed(attempt, pack(*kept))
+            kept = pack(status, kept_headers(headers, gate.drop_headers), body)
+            packed = self._sealed(attempt, kept)
         marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
         at = recall.now() if recall is not None else 0.0
         return Answered(self._settlement(ending, attempt, packed), marks, kept, at)
 
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
-        if answered.kept is not None and self.gate.recall is not None:
+        if answered.kept and self.gate.recall is not None:
             self.gate.recall.keep(self.caller, self.claim, self.parts, answered.kept, answered.at)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:

@@ -11,8 +11,10 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from oncekey.core.outcome import unpack
+from oncekey.core.record import Label
 from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
 
@@ -28,29 +30,13 @@ if TYPE_CHECKING:
 # Memory for one installation in one process, in bytes, and the most that one answer with its request may take of it.
 ROOM = 8 << 20
 LARGEST = 1 << 16
-AROUND = 1024
-HEADER = 200
+AROUND = 2048
 _FORKED = threading.Lock()
 
-
-class Entry:
-    """One answer, to what request, and until when. The reply is made when it is first asked for."""
-
-    __slots__ = ("claim", "kept", "parts", "reply", "size", "trace", "until")
-
-    def __init__(self, claim: Claim, parts: Parts, kept: Answer, until: float) -> None:
-        self.claim = claim
-        self.parts = parts
-        self.kept = kept
-        self.until = until
-        heads = sum(len(name) + len(value) for name, value in kept.headers)
-        asked = len(parts.path) + len(parts.query) + len(parts.content_type) + len(parts.body)
-        # A reply has a list of headers of its own.
-        self.size = AROUND + asked + heads + HEADER * len(kept.headers) + len(kept.body)
-        self.reply: Reply | None = None
-        # The request that ran the work, where requests are traced.
-        running = TRACE.get()
-        self.trace = running.here if running is not None else b""
+# Until when, its size, method, path, query, content type and body of the request, id, scope and endpoint of the record,
+# the trace of the work, the packed answer. One flat tuple of texts, bytes and numbers: the garbage collector lets go of
+# those, and thousands of objects that it had to look at again and again cost a first request a tenth of its time.
+Entry = tuple[float, int, str, str, bytes, bytes, bytes, bytes, str, str, bytes, bytes]
 
 
 class Recall:
@@ -64,6 +50,8 @@ class Recall:
         self._room = room
         # Ordered: a plain dict looks for its first entry among all that have gone before it.
         self._kept: OrderedDict[tuple[str, str], Entry] = OrderedDict()
+        # Made when they are first asked for, each with the entry that it is of.
+        self._replies: dict[tuple[str, str], tuple[Entry, Reply]] = {}
         self._size = 0
         self._changing = threading.Lock()
         self._pid = os.getpid()
@@ -71,36 +59,61 @@ class Recall:
     def find(self, caller: str, key: str, request: Request) -> Reply | None:
         """The answer to the same request of the same caller, if it is here."""
         entry = self._kept.get((caller, key))
-        if entry is None or entry.until <= self.now():
+        if entry is None:
             return None
-        method, path, query, content_type, body = entry.parts
+        until, _, method, path, query, content_type, body, _, _, _, trace, _ = entry
+        if until <= self.now():
+            return None
         if request.body != body or request.path != path or request.method != method or request.query != query:
             return None
         if request.header(b"content-type") != content_type:
             return None
-        reply = entry.reply
-        if reply is None:
-            reply = marked(self._dialect, entry.kept, key)
-            reply.replays, reply.label = entry.claim.id, entry.claim.label
-            entry.reply = reply  # last: another thread that sees it sees all of it
-        if entry.trace and (replaying := TRACE.get()) is not None:
-            replaying.link(entry.trace)
+        made = self._replies.get((caller, key))
+        reply = made[1] if made is not None and made[0] is entry else self._reply(caller, key, entry)
+        if trace and (replaying := TRACE.get()) is not None:
+            replaying.link(trace)
         return reply
 
-    def keep(self, caller: str, claim: Claim, parts: Parts, kept: Answer, at: float) -> None:
-        """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
-        entry, key = Entry(claim, parts, kept, at + self._recall_for), claim.label.key
-        if entry.size > LARGEST:
+    def _reply(self, caller: str, key: str, entry: Entry) -> Reply:
+        *_, id_, scope, endpoint, _, answer = entry
+        reply = marked(self._dialect, cast("Answer", unpack(answer)), key)
+        reply.replays, reply.label = id_, Label(scope, endpoint, key)
+        with self._changing:
+            if self._kept.get((caller, key)) is entry:
+                self._replies[caller, key] = entry, reply
+        return reply
+
+    def keep(self, caller: str, claim: Claim, parts: Parts, answer: bytes, at: float) -> None:
+        """Keep a packed answer that the store holds; `at` is when it was sent there: the record outlives this."""
+        method, path, query, content_type, body = parts
+        # The packed answer and the reply that may be made of it, with a list of headers of its own.
+        size = AROUND + len(path) + len(query) + len(content_type) + len(body) + 2 * len(answer)
+        if size > LARGEST:
             return
         if self._pid != os.getpid():
             self._begin_anew()
+        # The request that ran the work, where requests are traced.
+        running = TRACE.get()
+        trace = running.here if running is not None else b""
+        label, until = claim.label, at + self._recall_for
+        owner = caller, label.key
+        entry = (
+            *(until, size, method, path, query, content_type, body),
+            *(claim.id, label.scope, label.endpoint, trace, answer),
+        )
         with self._changing:
             entries = self._kept
-            former = entries.pop((caller, key), None)
-            entries[caller, key] = entry
-            self._size += entry.size - (former.size if former is not None else 0)
+            if owner in entries:
+                self._forget(owner)
+            entries[owner] = entry
+            self._size += size
             while self._size > self._room:
-                self._size -= entries.popitem(last=False)[1].size
+                self._forget(next(iter(entries)))
+
+    def _forget(self, owner: tuple[str, str]) -> None:
+        self._size -= self._kept.pop(owner)[1]
+        if self._replies:
+            self._replies.pop(owner, None)
 
     def _begin_anew(self) -> None:
         """In a forked child: whoever held the lock at the fork will not let go of it here."""

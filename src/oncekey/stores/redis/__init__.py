@@ -5,7 +5,7 @@ What Redis can lose, it can lose: see the findings of `check`, and docs/stores/r
 
 from __future__ import annotations
 
-from oncekey.stores.planned import AsyncPlannedStore, PlannedStore
+from oncekey.stores.planned import PlannedStore, PostingStore
 from oncekey.stores.redis.address import parse
 from oncekey.stores.redis.plan import RedisPlan
 from oncekey.stores.redis.wire import RedisWire
@@ -18,7 +18,7 @@ def open_sync(url: str, *, store_for: float) -> PlannedStore:
     return PlannedStore(url, RedisPlan(address.prefix, scopes=address.scopes), RedisWire(address, store_for))
 
 
-def open_async(url: str, *, store_for: float) -> AsyncPlannedStore:
+def open_async(url: str, *, store_for: float) -> PostingStore:
     """The store for asyncio. Nothing is contacted before the first verb."""
     address = parse(url, store_for)
-    return AsyncPlannedStore(url, RedisPlan(address.prefix, scopes=address.scopes), AsyncRedisWire(address, store_for))
+    return PostingStore(url, RedisPlan(address.prefix, scopes=address.scopes), AsyncRedisWire(address, store_for))

@@ -7,6 +7,8 @@ without a stream, a buffer and a chain of coroutines in between.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import hiredis
@@ -30,7 +32,7 @@ class AsyncLine(asyncio.Protocol):
         self._connection: Any = made(**address.arguments, socket_timeout=None)
         self._transport: Any = None
         self._reader = hiredis.Reader(protocolError=RedisError, replyError=_refusal, notEnoughData=_NOT_YET)
-        self._answer: asyncio.Future[list[Any]] | None = None
+        self._told: Callable[[list[Any] | Exception], None] | None = None
         self._replies: list[Any] = []
         self._wanted = 0
         self.closed = False
@@ -40,9 +42,13 @@ class AsyncLine(asyncio.Protocol):
         if self._transport is None:
             await self._open()
         answer: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._answer, self._wanted = answer, message.replies
-        self._transport.write(message.payload)
+        self.tell(message, partial(_resolve, answer))
         return await answer
+
+    def tell(self, message: Message, told: Callable[[list[Any] | Exception], None]) -> None:
+        """Send one message on an open connection; `told` is called with its replies, or with why there are none."""
+        self._told, self._wanted = told, message.replies
+        self._transport.write(message.payload)
 
     async def _open(self) -> None:
         await self._connection.connect()
@@ -56,27 +62,27 @@ class AsyncLine(asyncio.Protocol):
             while (reply := self._reader.gets()) is not _NOT_YET:
                 self._replies.append(reply)
         except RedisError as garbled:
-            self._end(garbled)
+            self.end(garbled)
             return
         if len(self._replies) < self._wanted:
             return
-        if self._answer is None or len(self._replies) > self._wanted:
-            self._end(Disconnected("the server said more than it was asked"))
+        if self._told is None or len(self._replies) > self._wanted:
+            self.end(Disconnected("the server said more than it was asked"))
             return
         replies, self._replies, self._wanted = self._replies, [], 0
-        answer, self._answer = self._answer, None
-        if not answer.done():
-            answer.set_result(replies)
+        told, self._told = self._told, None
+        told(replies)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The server, or the way to it, is gone."""
-        self._end(Disconnected(f"{_GONE}: {exc}" if exc else _GONE))
+        self.end(Disconnected(f"{_GONE}: {exc}" if exc else _GONE))
 
-    def _end(self, why: Exception) -> None:
+    def end(self, why: Exception) -> None:
+        """Close it, and tell whoever waits."""
         self.close()
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
-            answer.set_exception(why)
+        told, self._told = self._told, None
+        if told is not None:
+            told(why)
 
     def close(self) -> None:
         """Let go of it at once; whatever is still under way reaches nobody."""
@@ -84,6 +90,15 @@ class AsyncLine(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self._connection._close()  # noqa: SLF001 - as above; or it complains of itself when it is collected
+
+
+def _resolve(answer: asyncio.Future[list[Any]], replies: list[Any] | Exception) -> None:
+    if answer.done():
+        return
+    if isinstance(replies, Exception):
+        answer.set_exception(replies)
+    else:
+        answer.set_result(replies)
 
 
 def _refusal(text: str) -> ResponseError:

@@ -25,12 +25,35 @@ T = TypeVar("T")
 Steps = Generator[list[Command], list[Any], T]
 
 
+Told = Callable[[Any], None]
+
+
+class Places(asyncio.Semaphore):
+    """How many connections may be in use."""
+
+    def take(self) -> bool:
+        """Take one without waiting, if nobody waits and one is free."""
+        if self.locked():
+            return False
+        self._value -= 1
+        return True
+
+
 class Pool:
     """The connections of one event loop."""
 
     def __init__(self, places: int) -> None:
         self.idle: deque[AsyncLine] = deque()
-        self.places = asyncio.Semaphore(places)
+        self.places = Places(places)
+
+    def spare(self) -> AsyncLine | None:
+        """An open connection that lies idle and may be used now."""
+        while self.idle and self.places.take():
+            line = self.idle.pop()
+            if not line.closed:
+                return line
+            self.places.release()  # the server has closed it while it lay here
+        return None
 
 
 class AsyncRedisWire:
@@ -55,6 +78,18 @@ class AsyncRedisWire:
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+    def post(self, steps: Steps[Any], told: Told) -> bool:
+        """The same without a task and without waiting: `told` is called with the result or a StoreError.
+
+        False if it would have to wait for a connection: nothing was sent then. Nothing is repeated here.
+        """
+        pool = self._pool()
+        line = pool.spare()
+        if line is None:
+            return False
+        _Posted(self, pool, line, steps, told).begin()
+        return True
 
     def _pool(self) -> Pool:
         if self._pid != os.getpid():
@@ -95,11 +130,15 @@ class AsyncRedisWire:
             # Cancelled or failed, a reply may still be under way: nobody else may find it.
             line.close()
             raise
+        self.give_back(pool, line)
+        return replies
+
+    def give_back(self, pool: Pool, line: AsyncLine) -> None:
+        """Nothing is under way on this connection."""
         if self._closed:
             line.close()
         else:
             pool.idle.append(line)
-        return replies
 
     def listen(self, told: Callable[[bytes], None]) -> Listener:
         return RedisListener(self.address, Keys(self.address.prefix), told, self.store_for)
@@ -109,3 +148,49 @@ class AsyncRedisWire:
         pool = self._pools.pop(asyncio.get_running_loop(), None)
         while pool is not None and pool.idle:
             pool.idle.pop().close()
+
+
+class _Posted:
+    """One conversation in callbacks: of the socket, and of the clock."""
+
+    __slots__ = ("_conversation", "_line", "_pool", "_timer", "_told", "_wire")
+
+    def __init__(self, wire: AsyncRedisWire, pool: Pool, line: AsyncLine, steps: Steps[Any], told: Told) -> None:
+        self._wire = wire
+        self._pool = pool
+        self._line = line
+        self._conversation = talk(steps)
+        self._told = told
+
+    def begin(self) -> None:
+        message = next(self._conversation)
+        self._timer = asyncio.get_running_loop().call_later(self._wire.store_for, self._late)
+        self._line.tell(message, self._replied)
+
+    def _late(self) -> None:
+        # It tells us that it has ended; a reply may still be under way, and nobody else may find it.
+        self._line.end(TimeoutError())
+
+    def _replied(self, replies: list[Any] | Exception) -> None:
+        """Go on, or tell how it ended. The connection is somebody else's before anybody is told."""
+        if isinstance(replies, Exception):
+            self._end()
+            self._told(unreachable(replies, self._wire.address.where, self._wire.store_for))
+            return
+        result: Any
+        try:
+            message = self._conversation.send(replies)
+        except StopIteration as stop:
+            result = stop.value
+        except Exception as error:  # noqa: BLE001 - a record that cannot be read, a refusal: whoever asked is told
+            result = error
+        else:
+            self._line.tell(message, self._replied)
+            return
+        self._wire.give_back(self._pool, self._line)
+        self._end()
+        self._told(result)
+
+    def _end(self) -> None:
+        self._timer.cancel()
+        self._pool.places.release()
