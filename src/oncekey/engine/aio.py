@@ -37,7 +37,7 @@ from oncekey.engine.waiting import Waiting
 from oncekey.errors import StoreError
 from oncekey.stores.memory import AsyncMemoryStore
 from oncekey.stores.open import open_async_store
-from oncekey.stores.planned import PostingStore
+from oncekey.stores.posting import PostingStore
 
 if TYPE_CHECKING:
     from oncekey.core.flows import Answer, Asked, Terms

@@ -206,7 +206,7 @@ class Combiner(Generic[C, R]):
         self._count(batch)
         return True
 
-    def _landed(self, batch: Batch[C, R], began: float, answers: list[R] | OnceKeyError) -> None:
+    def _landed(self, batch: Batch[C, R], began: float, answers: list[R] | Exception) -> None:
         loop = batch[0][1].get_loop()
         self._in_flight -= 1
         if isinstance(answers, list):
@@ -216,12 +216,12 @@ class Combiner(Generic[C, R]):
         else:
             self._start(self._guarded(batch, partial(self._fallen, began, answers)), loop, batch)
 
-    async def _fallen(self, began: float, error: OnceKeyError, batch: Batch[C, R]) -> None:
-        """What could not be posted is asked again with all that a store does about trouble, if it failed soon."""
-        if time.monotonic() - began < self._store_for / 2:
-            await self._exchange(batch)
-        else:
-            await self._singly(batch, error, PATIENCE)
+    async def _fallen(self, began: float, error: Exception, batch: Batch[C, R]) -> None:
+        """Each is asked again in the usual way: its connection may have been closed while it lay there."""
+        await self._singly(batch, own(error), 0 if self._is_quick(began) else PATIENCE)
+
+    def _is_quick(self, began: float) -> bool:
+        return time.monotonic() - began < self._store_for / 2
 
     # ---- in a task ---------------------------------------------------------------------------------------------------
 
@@ -282,8 +282,7 @@ class Combiner(Generic[C, R]):
         try:
             answers = await self._ask([command for command, _ in batch])
         except OnceKeyError as error:
-            quick = time.monotonic() - started < self._store_for / 2
-            await self._singly(batch, error, 0 if quick else PATIENCE)
+            await self._singly(batch, error, 0 if self._is_quick(started) else PATIENCE)
             return
         for (command, future), answer in zip(batch, answers, strict=True):
             self._hand(command, future, answer)

@@ -169,26 +169,3 @@ class AsyncPlannedStore:
 
     async def close(self) -> None:
         await self.wire.close()
-
-
-class PostingWire(AsyncWire, Protocol):
-    """One that can also be told what to do without anybody waiting for it."""
-
-    def post(self, steps: Steps[Any], told: Callable[[Any], None]) -> bool: ...
-
-
-class PostingStore(AsyncPlannedStore):
-    """A store for asyncio whose hot verbs need no task: see AsyncWire.post."""
-
-    wire: PostingWire
-
-    def __init__(self, url: str, plan: Plan, wire: PostingWire) -> None:
-        super().__init__(url, plan, wire)
-
-    def post_claims(self, many: Sequence[Claim], told: Callable[[Any], None]) -> bool:
-        """As `claim`, but calls `told` with the answers or a StoreError. False: it cannot now, and has done nothing."""
-        return self.wire.post(self.plan.claim(many), told)
-
-    def post_settlements(self, many: Sequence[Settlement], told: Callable[[Any], None]) -> bool:
-        """As `settle`, in the same way."""
-        return self.wire.post(self.plan.settle(many), told)

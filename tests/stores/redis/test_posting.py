@@ -14,7 +14,7 @@ from oncekey.core.record import Seen, State
 from oncekey.engine.aio import AsyncEngine
 from oncekey.engine.tuning import Tuning
 from oncekey.errors import RecordUnreadable, StoreUnavailable
-from oncekey.stores.planned import PostingStore
+from oncekey.stores.posting import PostingStore
 from oncekey.stores.redis import open_async
 from tests.infra import RedisServer
 from tests.stores.redis.proxy import Proxy

@@ -5,7 +5,8 @@ What Redis can lose, it can lose: see the findings of `check`, and docs/stores/r
 
 from __future__ import annotations
 
-from oncekey.stores.planned import PlannedStore, PostingStore
+from oncekey.stores.planned import PlannedStore
+from oncekey.stores.posting import PostingStore
 from oncekey.stores.redis.address import parse
 from oncekey.stores.redis.plan import RedisPlan
 from oncekey.stores.redis.wire import RedisWire

@@ -13,6 +13,7 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 
 from oncekey.stores.contract import Listener
+from oncekey.stores.posting import Places, Told
 from oncekey.stores.redis.address import Address
 from oncekey.stores.redis.commands import Command
 from oncekey.stores.redis.line_async import AsyncLine
@@ -23,20 +24,6 @@ from oncekey.stores.redis.trouble import unreachable
 
 T = TypeVar("T")
 Steps = Generator[list[Command], list[Any], T]
-
-
-Told = Callable[[Any], None]
-
-
-class Places(asyncio.Semaphore):
-    """How many connections may be in use."""
-
-    def take(self) -> bool:
-        """Take one without waiting, if nobody waits and one is free."""
-        if self.locked():
-            return False
-        self._value -= 1
-        return True
 
 
 class Pool:
