@@ -111,6 +111,20 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
         await store.close()
 
 
+async def test_what_is_given_up_while_it_is_written_leaves_nothing_with_the_loop() -> None:
+    """The number of its socket is soon that of another one, whose readiness is nobody's business here."""
+    with PostgresServer() as server:
+        store = await opened(server.url, store_for=1)
+        [lane] = store.wire._pool().idle._lanes  # type: ignore[attr-defined]
+        fileno, large = lane.fileno, [done(claim(), os.urandom(1 << 20)) for _ in range(20)]
+        server.pause()
+        assert isinstance(await told(store.post_settlements, *large), StoreUnavailable)
+        loop = asyncio.get_running_loop()
+        assert (loop.remove_reader(fileno), loop.remove_writer(fileno)) == (False, False)
+        server.resume()
+        await store.close()
+
+
 async def test_a_record_that_cannot_be_read_is_told(postgres_url: str, session: Session) -> None:
     """And the lane, whose answers were all read, is used on."""
     store = await opened(postgres_url)
