@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Memory for one installation in one process, in bytes, and the most that one answer with its request may take of it.
 ROOM = 8 << 20
 LARGEST = 1 << 16
-AROUND = 2048
+AROUND = 1536
 _FORKED = threading.Lock()
 
 # Until when, its size, method, path, query, content type and body of the request, id, scope and endpoint of the record,
