@@ -55,6 +55,9 @@ BODILESS = frozenset({204, NOT_MODIFIED})
 
 TOKEN_BYTES = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
+# As numbers: `in` looks for one without raising an error to itself first, as it does for bytes.
+_LF, _CR, _NUL = 0x0A, 0x0D, 0x00
+
 # The shortest time that a store can tell from none.
 _AT_ONCE = 1
 
@@ -119,12 +122,15 @@ def one_message(status: int, headers: Sequence[Header], names: Collection[bytes]
 
 
 def _is_length(value: bytes, length: int) -> bool:
+    true = b"%d" % length
+    if value == true:
+        return True
     said = value.strip()
-    return said.isdigit() and said.lstrip(b"0") == (b"%d" % length).lstrip(b"0")
+    return said.isdigit() and said.lstrip(b"0") == true.lstrip(b"0")
 
 
 def _clean(value: bytes) -> bool:
-    return not (b"\n" in value or b"\r" in value or b"\0" in value)
+    return not (_LF in value or _CR in value or _NUL in value)
 
 
 class Ending(NamedTuple):

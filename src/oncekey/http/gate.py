@@ -148,13 +148,13 @@ class Gate:
         hasher, digest = self._scopes(caller, endpoint if in_scope else "")
         parts = Parts(request.method, request.path, request.query, request.header(b"content-type"), request.body)
         claim = Claim(
-            id=hasher.record_id(key),
-            token=os.urandom(16),
-            fingerprint=self.fingerprinter.encoded(parts),
-            lease_for=self.lease_for,
-            state=self.state,
-            guarantee=self.guarantee,
-            label=Label(digest, endpoint, key),
+            hasher.record_id(key),
+            os.urandom(16),
+            self.fingerprinter.encoded(parts),
+            self.lease_for,
+            self.state,
+            self.guarantee,
+            Label(digest, endpoint, key),
         )
         exchange = Exchange(self, key, claim, parts, caller)
         exchange.late = self._is_late(key, request)
@@ -170,6 +170,8 @@ class Gate:
 
 def first_sent(request: Request) -> int | None:
     """When the client first sent this request, by its own word, in milliseconds; None if it does not say."""
+    if not (request.has(FIRST_SENT[0]) or request.has(FIRST_SENT[1])):
+        return None
     for name, value in request.headers:
         if name in FIRST_SENT:
             try:
