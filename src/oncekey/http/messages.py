@@ -19,29 +19,28 @@ class Request:
     headers: Headers
     body: bytes
     # The last value by each name: the only one, where no name comes twice.
-    _values: dict[bytes, bytes] = field(init=False, repr=False, compare=False)
+    values: dict[bytes, bytes] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._values = dict(self.headers)
-        if self.headers and not b"".join(self._values).islower():
+        self.values = values = dict(self.headers)
+        if values and not b"".join(values).islower():
             self.headers = [(name.lower(), value) for name, value in self.headers]
-            self._values = dict(self.headers)
+            self.values = dict(self.headers)
 
     def lines(self, name: bytes) -> list[bytes]:
         """All values of a header, one per field line."""
-        if len(self._values) == len(self.headers):
-            return [self._values[name]] if name in self._values else []
+        values = self.values
+        if name not in values:
+            return []
+        if len(values) == len(self.headers):
+            return [values[name]]
         return [value for found, value in self.headers if found == name]
 
     def header(self, name: bytes) -> bytes:
         """The value of a header, its lines joined as RFC 9110 joins them; empty if it is absent."""
-        if len(self._values) == len(self.headers):
-            return self._values.get(name, b"")
+        if len(self.values) == len(self.headers):
+            return self.values.get(name, b"")
         return b", ".join(self.lines(name))
-
-    def has(self, name: bytes) -> bool:
-        """Whether there is such a header."""
-        return name in self._values
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from oncekey.engine.current import TRACE
@@ -43,10 +44,9 @@ class Entry:
         self.parts = parts
         self.kept = kept
         self.until = until
-        heads = sum(len(name) + len(value) for name, value in kept.headers)
-        asked = len(parts.path) + len(parts.query) + len(parts.content_type) + len(parts.body)
+        heads = sum(map(len, chain.from_iterable(kept.headers)))
         # A reply has a list of headers of its own.
-        self.size = AROUND + asked + heads + HEADER * len(kept.headers) + len(kept.body)
+        self.size = AROUND + sum(map(len, parts)) + heads + HEADER * len(kept.headers) + len(kept.body)
         self.reply: Reply | None = None
         # The request that ran the work, where requests are traced.
         running = TRACE.get()
@@ -89,16 +89,17 @@ class Recall:
 
     def keep(self, caller: str, claim: Claim, parts: Parts, kept: Answer, at: float) -> None:
         """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
-        entry, key = Entry(claim, parts, kept, at + self._recall_for), claim.label.key
+        entry, place = Entry(claim, parts, kept, at + self._recall_for), (caller, claim.label.key)
         if entry.size > LARGEST:
             return
         if self._pid != os.getpid():
             self._begin_anew()
         with self._changing:
             entries = self._kept
-            former = entries.pop((caller, key), None)
-            entries[caller, key] = entry
-            self._size += entry.size - (former.size if former is not None else 0)
+            if place in entries:
+                self._size -= entries.pop(place).size
+            entries[place] = entry
+            self._size += entry.size
             while self._size > self._room:
                 self._size -= entries.popitem(last=False)[1].size
 
