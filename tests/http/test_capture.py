@@ -12,10 +12,13 @@ from oncekey.errors import NotExecuted, OutcomeUnknown
 from oncekey.http.capture import (
     NEVER_KEPT,
     all_legal,
+    check_whole,
     kept_headers,
     legal,
     settlement,
     settlement_without_answer,
+    shape,
+    shaped_headers,
 )
 from oncekey.http.dialects import DIALECTS, dialect
 from oncekey.http.grammar import Verdict
@@ -60,6 +63,46 @@ def test_headers_that_http_forbids_are_not_kept(headers: list) -> None:
     kept = kept_headers(headers)
     assert all(legal(*header) for header in kept)
     assert not any(set(b"\r\n\0") & set(value) or set(b"\r\n\0: ") & set(name) for name, value in kept)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"ETag", b"1"),
+        (b"x-own", b"1"),
+        (b"etag", b"a\nb"),
+        (b"set-cookie", b"a"),
+        (b"Date", b"now"),
+        (b"a b", b"1"),
+        (b"", b""),
+        (b"x-drop", b"1"),
+        (b"connection", b"etag, x-own"),
+        (b"X-B3-SpanId", b"1"),
+    ],
+)
+def test_the_names_of_an_answer_say_what_is_kept_of_it(header: tuple[bytes, bytes]) -> None:
+    """What is remembered of them changes nothing, and what is added to the answer afterwards is not kept."""
+    drop = frozenset({b"x-drop"})
+    for headers in ([header], [(b"etag", b"2"), header, (b"x-own", b"3")], [(b"Content-Length", b"1"), header]):
+        known = shape(tuple(name for name, _ in headers), drop)
+        kept = shaped_headers(known, headers, drop)
+        assert kept == kept_headers(headers, drop)
+        assert kept is not headers
+        assert known.lengths == ((0,) if headers[0][0] == b"Content-Length" else ())
+
+
+@pytest.mark.parametrize(("value", "length"), [(b"7", 7), (b"07", 7), (b" 7", 7), (b"0", 0), (b"00", 0)])
+def test_a_content_length_may_be_spelt_in_many_ways(value: bytes, length: int) -> None:
+    """Each content-length of an answer must be that of its body, however it is written."""
+    for headers in ([(b"Content-Length", value)], [(b"content-length", b"%d" % length), (b"content-length", value)]):
+        known = shape(tuple(name for name, _ in headers))
+        check_whole(200, headers, known, length)
+        check_whole(304, headers, known, length + 1)
+        for wrong in (length + 1, 10 * length + 1):
+            with pytest.raises(RuntimeError, match="content-length"):
+                check_whole(200, headers, known, wrong)
+    with pytest.raises(RuntimeError, match="ends no exchange"):
+        check_whole(100, [], shape(()), 0)
 
 
 @pytest.mark.parametrize("value", [b"a\rb", b"a\nb", b"a\0b", b"\n", b"a\r\nset-cookie: b"])

@@ -95,8 +95,7 @@ class OnceKeyMiddleware:
 
     async def _guard(self, scope: Scope, receive: Receive, send: Send) -> None:
         gate = self.gate
-        headers = [(name.lower(), value) for name, value in scope["headers"]]
-        request = Request(scope["method"], path_of(scope), scope.get("query_string", b""), headers, b"")
+        request = Request(scope["method"], path_of(scope), scope.get("query_string", b""), list(scope["headers"]), b"")
         upload = Upload(receive, request, gate)
         # A key in a header is looked at before the body is read; a key in the body cannot be.
         found = gate.key(request) if gate.dialect.header is not None else ""

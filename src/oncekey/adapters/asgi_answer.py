@@ -6,7 +6,7 @@ stream, or longer than the cap) is settled as such, and flows from then on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from oncekey.core.commands import Settlement, Stale
 from oncekey.core.keys import key_ref
@@ -46,39 +46,42 @@ class Answering:
     async def send(self, message: Message) -> None:
         """What the application calls."""
         kind = message["type"]
-        if kind == BODY:
-            if self._start is None or self._ended:
-                when = "after its end" if self._ended else "before its start"
-                raise RuntimeError(f"the application sent a response body {when}")
-            await self._body(message)
-        elif kind == START:
-            if self._start is not None or self._ended:
-                when = "after its end" if self._ended else "twice"
-                raise RuntimeError(f"the application started its response {when}")
-            self._headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
-            self._start = message
-        else:
-            # It may be an answer, and past us it would be out before it is stored.
-            raise RuntimeError(f"the application sent {kind}, which it was not offered")
-
-    async def _body(self, message: Message) -> None:
+        if kind != BODY:
+            self._begin(kind, message)
+            return
+        if self._start is None or self._ended:
+            when = "after its end" if self._ended else "before its start"
+            raise RuntimeError(f"the application sent a response body {when}")
         # A copy, if it is a buffer: the application may fill it again before the answer is let go.
         body, more = bytes(message.get("body", b"")), message.get("more_body", False)
         self._ended = not more
         if self._flows:
             await self._send(message)
-            return
+        elif more:
+            await self._part(body)
+        else:
+            if self._chunks:
+                body = b"".join((*self._chunks, body))
+            whole = len(body) <= self._exchange.gate.policy.max_kept
+            if await self._commit(body if whole else None, TOO_LONG):
+                await self._send({"type": BODY, "body": body})
+
+    def _begin(self, kind: str, message: Message) -> None:
+        if kind != START:
+            # It may be an answer, and past us it would be out before it is stored.
+            raise RuntimeError(f"the application sent {kind}, which it was not offered")
+        if self._start is not None or self._ended:
+            when = "after its end" if self._ended else "twice"
+            raise RuntimeError(f"the application started its response {when}")
+        self._headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
+        self._start = message
+
+    async def _part(self, body: bytes) -> None:
+        self._chunks.append(body)
+        self._size += len(body)
         limit = self._exchange.gate.policy.max_kept
-        if more:
-            self._chunks.append(body)
-            self._size += len(body)
-            if self._size > limit or self._is_event_stream():
-                await self._let_flow(TOO_LONG if self._size > limit else STREAMED)
-            return
-        if self._chunks:
-            body = b"".join((*self._chunks, body))
-        if await self._commit(body if len(body) <= limit else None, TOO_LONG):
-            await self._send({"type": BODY, "body": body})
+        if self._size > limit or self._is_event_stream():
+            await self._let_flow(TOO_LONG if self._size > limit else STREAMED)
 
     def _is_event_stream(self) -> bool:
         return len(self._chunks) == 1 and any(
@@ -96,7 +99,7 @@ class Answering:
 
     async def _commit(self, body: bytes | None, lack: str) -> bool:
         """Store the outcome, then send the head. False if another answer had to be given instead."""
-        start, headers = dict(self._start or {}), self._headers
+        start, headers = cast("Message", self._start), self._headers
         answered = self._exchange.answered(self._attempt, start["status"], headers, body, lack)
         overruled = await self.settle(answered.settlement)
         self._upload.end()
@@ -104,8 +107,7 @@ class Answering:
             await self.reply(overruled)
             return False
         self._exchange.stored(answered)
-        start["headers"] = headers + answered.marks
-        await self._send(start)
+        await self._send({**start, "headers": headers + answered.marks})
         return True
 
     async def settle(self, settlement: Settlement) -> Reply | None:

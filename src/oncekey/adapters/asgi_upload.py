@@ -89,5 +89,8 @@ class Upload:
 
 def path_of(scope: Scope) -> str:
     """The whole path. Where a framework takes a mount's part off, two mounts would pass for one endpoint."""
-    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
+    path, root = str(scope["path"]), scope.get("root_path", "")
+    if not root:
+        return path
+    root = str(root).rstrip("/")
     return path if not root or path == root or path.startswith(root + "/") else root + path

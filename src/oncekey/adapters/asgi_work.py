@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from oncekey.adapters.asgi_answer import Answering
 from oncekey.core.keys import key_ref
@@ -40,6 +40,7 @@ class Work:
         self._attempt = attempt
         self._upload = upload
         self._begun = False
+        self._job: asyncio.Task[None] | None = None
         self._answer = Answering(installed.engine, exchange, attempt, upload, send)
 
     async def run(self, scope: Scope) -> None:
@@ -51,7 +52,7 @@ class Work:
             own["extensions"] = {name: how for name, how in scope["extensions"].items() if not name.startswith(BYPASS)}
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
-        task = _spawn(loop, self._task(own))
+        self._job = task = _spawn(loop, self._task(own))
         if not task.done():
             self._installed.running.add(task)
             if not self._begun:
@@ -67,9 +68,9 @@ class Work:
 
     async def _task(self, scope: Scope) -> None:
         """Do the work, and tell whoever waits for it. That is one turn of the loop; shielding the task is three."""
-        self._begun = True
-        ended, task = self._ended, cast("asyncio.Task[None]", asyncio.current_task())
-        task.remove_done_callback(self._unbegun)
+        self._begun, ended = True, self._ended
+        if self._job is not None:  # it did not start at once
+            self._job.remove_done_callback(self._unbegun)
         try:
             await self._work(scope)
         except Exception as error:  # noqa: BLE001 - raised again where it is waited for
@@ -82,7 +83,8 @@ class Work:
             if not ended.done():
                 ended.set_result(None)
         finally:
-            self._installed.running.discard(task)
+            if self._job is not None:  # it was not over at once
+                self._installed.running.discard(self._job)
 
     async def _work(self, scope: Scope) -> None:
         current.OPERATION.set(scope["oncekey"])

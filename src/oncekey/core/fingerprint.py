@@ -243,9 +243,10 @@ def matches(stored: Fingerprint, fresh: Fingerprint) -> bool:
     return hmac.compare_digest(stored.canonical, fresh.canonical)
 
 
-def framed(*parts: bytes) -> bytes:
+def framed(kind: bytes, method: bytes, path: bytes, query: bytes, content_type: bytes, body: bytes) -> bytes:
     """Join the six parts behind their lengths, so that no two different lists of parts give the same bytes."""
-    return _LENGTHS(*map(len, parts)) + b"".join(parts)
+    lengths = _LENGTHS(len(kind), len(method), len(path), len(query), len(content_type), len(body))
+    return b"".join((lengths, kind, method, path, query, content_type, body))
 
 
 def _same_way(a: Fingerprint, b: Fingerprint) -> bool:

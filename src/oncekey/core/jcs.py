@@ -43,6 +43,9 @@ _NOT_NUMERIC = b"{}[]: \t\r\ntrufalsn"
 # A number that orjson would not read and write as the standard does: exponent, whole float, tiny, or long.
 _ODD_NUMBER = re.compile(rb"[0-9](?:[eE]|\.0+(?![0-9])|\.0000|[0-9.]{16})")
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+# As a number: `in` looks for one without raising an error to itself first, as it does for bytes.
+_BACKSLASH = 0x5C
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _INDEX = re.compile("0|[1-9][0-9]{0,8}")
 _ASTRAL = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
@@ -60,7 +63,13 @@ def canonical(
     if len(raw) > limit:
         return None
     try:
-        return _canonical(raw, exclude, rounding)
+        doc = orjson.loads(raw)  # the strict judge of what is JSON; the standard library's parser is lenient
+        if not _is_plain(doc) and _ODD_NUMBER.search(_numbers(raw)):
+            return _written(_reread(raw, rounding), raw, exclude)
+        try:
+            return _written(doc, raw, exclude)
+        except TypeError:  # an integer of 54 bits or more
+            return _written(_reread(raw, rounding), raw, exclude)
     except (ValueError, TypeError, RecursionError):  # not JSON, or JSON with more than one meaning, or too deep
         return None
 
@@ -79,22 +88,20 @@ def parse_pointer(text: str) -> Pointer:
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
 
 
-def _canonical(raw: bytes, exclude: Sequence[Pointer], rounding: bool) -> bytes:  # noqa: FBT001 - private
-    doc = orjson.loads(raw)  # the strict judge of what is JSON; the standard library's parser is lenient
-    parts = _unescaped(raw).split(b'"')
-    numbers = b"".join(parts[::2]).translate(None, _NOT_NUMERIC)
-    if _ODD_NUMBER.search(numbers):
-        return _written(_reread(raw, rounding), len(parts), exclude)
-    try:
-        return _written(doc, len(parts), exclude)
-    except TypeError:  # an integer of 54 bits or more
-        return _written(_reread(raw, rounding), len(parts), exclude)
+def _is_plain(doc: Any) -> bool:
+    """A flat object without fractions: its numbers are written as they were read, or are too long and refused."""
+    return type(doc) is dict and _PLAIN.issuperset(map(type, doc.values()))
 
 
-def _written(doc: Any, quote_parts: int, exclude: Sequence[Pointer]) -> bytes:
+def _numbers(raw: bytes) -> bytes:
+    """What stands outside of strings, as far as it may be part of a number, and the commas between."""
+    return b"".join(_unescaped(raw).split(b'"')[::2]).translate(None, _NOT_NUMERIC)
+
+
+def _written(doc: Any, raw: bytes, exclude: Sequence[Pointer]) -> bytes:
     out = orjson.dumps(doc, option=_SORTED)
     # Parsers keep the last of two members with one name. What they dropped is missing among the quotes.
-    if _unescaped(out).count(b'"') != quote_parts - 1:
+    if _unescaped(out).count(b'"') != _unescaped(raw).count(b'"'):
         raise ValueError("duplicate member names")
     if exclude:
         for pointer in exclude:
@@ -107,7 +114,7 @@ def _written(doc: Any, quote_parts: int, exclude: Sequence[Pointer]) -> bytes:
 
 def _unescaped(text: bytes) -> bytes:
     """Drop what is escaped, so that each quote left opens or closes a string."""
-    return _ESCAPE.sub(b"", text) if b"\\" in text else text
+    return _ESCAPE.sub(b"", text) if _BACKSLASH in text else text
 
 
 def _reread(raw: bytes, rounding: bool) -> Any:  # noqa: FBT001 - private

@@ -133,13 +133,11 @@ Outcome = Answer | Tombstone | Value | Journal
 
 def pack(status: int, headers: Sequence[Header], body: bytes) -> bytes:
     """An answer as bytes."""
-    parts = [b"\x10", _status(status), length(len(headers))]
-    for header in headers:
-        line = _PAIRS.get(header)
-        parts.append(line if line is not None else _header(*header, len(body)))
-    parts.append(length(len(body)))
-    parts.append(body)
-    return b"".join(parts)
+    size = len(body)
+    lines = [_PAIRS.get(header) or _header(*header, size) for header in headers]
+    return b"".join(
+        (b"\x10", _STATUSES.get(status) or _status(status), length(len(headers)), *lines, length(size), body)
+    )
 
 
 def tombstone(status: int, reason: str) -> bytes:
@@ -245,6 +243,9 @@ def _status(status: int) -> bytes:
     if last < 32 and 0 < family < 8:  # noqa: PLR2004 - five bits and three, see the top
         return SMALL[family << 5 | last]
     return b"\x00" + status.to_bytes(2, "big")
+
+
+_STATUSES = {status: _status(status) for status in range(200, 600)}
 
 
 def _read_status(data: bytes) -> tuple[int, int]:

@@ -211,15 +211,15 @@ def refusal(row: Row, record: Record | None, facts: Facts, ignoring: Collection[
 def claimed(old: Record | None, claim: Claim, now: int, *, another_attempt: bool = False) -> Record:
     """The record after claim and claim_expired, or, as `another_attempt`, after retry and take_over."""
     return Record(
-        id=claim.id,
-        state=claim.state,
-        version=old.version + 1 if old else 1,
-        token=claim.token,
-        fingerprint=claim.fingerprint,
-        guarantee=claim.guarantee,
-        attempts=old.attempts + 1 if old and another_attempt else 1,
-        claimed_at=now,
-        lease_until=now + claim.lease_for,
+        claim.id,
+        claim.state,
+        old.version + 1 if old else 1,
+        claim.token,
+        claim.fingerprint,
+        claim.guarantee,
+        old.attempts + 1 if old and another_attempt else 1,
+        now,
+        now + claim.lease_for,
         label=claim.label,
         outcome=old.outcome if old and another_attempt else b"",
     )
@@ -233,15 +233,23 @@ def settled(record: Record, settlement: Settlement, now: int) -> Record | None:
     # A settlement to FAILED_RETRYABLE is the declaration that nothing was done.
     if row is None or refusal(row, record, Facts(now, settlement.token, no_effect=True)) is not None:
         return None
-    return replace(
-        record,
-        state=settlement.target,
-        version=record.version + 1,
-        lease_until=None,
-        due_at=now + settlement.due_for if settlement.due_for is not None else None,
-        expires_at=now + settlement.keep_for if settlement.keep_for is not None else None,
-        note=settlement.note,
-        outcome=settlement.outcome or _journal(record, settlement.target),
+    # Written out: every operation comes this way, and `replace` takes four times as long.
+    return Record(
+        record.id,
+        settlement.target,
+        record.version + 1,
+        record.token,
+        record.fingerprint,
+        record.guarantee,
+        record.attempts,
+        record.claimed_at,
+        None,
+        now + settlement.due_for if settlement.due_for is not None else None,
+        now + settlement.keep_for if settlement.keep_for is not None else None,
+        record.waited,
+        record.label,
+        settlement.note,
+        settlement.outcome or _journal(record, settlement.target),
     )
 
 

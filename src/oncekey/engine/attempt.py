@@ -47,7 +47,7 @@ class Attempt:
         self.number = execute.attempt
         # When the work began, where somebody wants to know how long it runs.
         self.entered = 0.0
-        self.started = started + execute.waited_for / 1000
+        self.started = started = started + execute.waited_for / 1000
         self.lease_for = lease_for
         self.cap_for = cap_for
         self.state = state
@@ -56,9 +56,9 @@ class Attempt:
         # Whether a later attempt may make the calls of this one again, because their receivers deduplicate.
         self.repeats = guarantee is Guarantee.DEDUPLICATED_DOWNSTREAM
         self.journal = journal
-        self.until = self.started + min(lease_for, execute.left_for / 1000)
+        self.until = until = started + min(lease_for, execute.left_for / 1000)
         # A third of the lease, less if a lock wait in the store has eaten part of it.
-        self.renew_at = self.until - lease_for * 2 / 3
+        self.renew_at = until - lease_for * 2 / 3
         self.lost: str | None = None
         self._told: list[Callable[[str], None]] | None = None
 

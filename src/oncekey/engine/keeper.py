@@ -106,7 +106,8 @@ class Keeper:
 
     def keep(self, attempt: Attempt) -> None:
         """Renew this attempt's lease until it is dropped."""
-        self._mine()
+        if self._pid != os.getpid():
+            self._mine()
         if self._said.sinks:
             attempt.entered = time.monotonic()
         self._attempts[attempt.token] = attempt

@@ -215,7 +215,7 @@ def first_marks(
     added: Headers = []
     if dialect.echo == "always" and key is not None:
         added.append((dialect.header_name, key.encode()))
-    if verdict in {Verdict.RELEASED, Verdict.UNKNOWN}:
+    if verdict is Verdict.RELEASED or verdict is Verdict.UNKNOWN:
         added += dialect.hints.get(Retry.SAME_KEY_LATER, ())
     elif verdict is Verdict.KEPT and status >= 500:  # noqa: PLR2004 - server errors
         added += dialect.kept_error_hints

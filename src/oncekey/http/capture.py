@@ -55,8 +55,33 @@ BODILESS = frozenset({204, NOT_MODIFIED})
 
 TOKEN_BYTES = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
+# As numbers: `in` looks for one without raising an error to itself first, as it does for bytes.
+_LF, _CR, _NUL = 0x0A, 0x0D, 0x00
+
 # The shortest time that a store can tell from none.
 _AT_ONCE = 1
+
+
+class Shape(NamedTuple):
+    """What is known of an answer's headers by their names alone; the same application has few of them."""
+
+    # Whether all are kept, if their values may be.
+    kept: bool
+    # Where a content-length stands.
+    lengths: tuple[int, ...]
+
+
+def shape(names: tuple[bytes, ...], also_drop: Collection[bytes] = ()) -> Shape:
+    """What these names say of the headers that have them. `also_drop` as in kept_headers."""
+    lengths = tuple(at for at, name in enumerate(names) if name.lower() == LENGTH)
+    return Shape(len(kept_headers([(name, b"") for name in names], also_drop)) == len(names), lengths)
+
+
+def shaped_headers(shape: Shape, headers: list[Header], also_drop: Collection[bytes] = ()) -> list[Header]:
+    """As kept_headers, with what is known already. A list of its own: what comes later must not get into it."""
+    if shape.kept and _clean(b"".join([value for _, value in headers])):
+        return list(headers)
+    return kept_headers(headers, also_drop)
 
 
 def kept_headers(headers: Iterable[Header], also_drop: Collection[bytes] = ()) -> list[Header]:
@@ -92,7 +117,7 @@ def all_legal(headers: Sequence[Header]) -> bool:
     )
 
 
-def check_whole(status: int, headers: Sequence[Header], length: int | None) -> None:
+def check_whole(status: int, headers: Sequence[Header], shape: Shape, length: int | None) -> None:
     """Refuse what no server can send as one answer: it would be cut off, or run on, the first time and every time.
 
     `length` is that of the body; None: it is not known yet.
@@ -101,8 +126,8 @@ def check_whole(status: int, headers: Sequence[Header], length: int | None) -> N
         raise RuntimeError(f"the application answered with status {status}, which ends no exchange")
     if length is None or status == NOT_MODIFIED:
         return
-    for name, value in headers:
-        if len(name) == len(LENGTH) and name.lower() == LENGTH and not _is_length(value, length):
+    for at in shape.lengths:
+        if not _is_length(headers[at][1], length):
             raise RuntimeError(f"the application's content-length is not the {length} bytes that it sent")
 
 
@@ -119,12 +144,15 @@ def one_message(status: int, headers: Sequence[Header], names: Collection[bytes]
 
 
 def _is_length(value: bytes, length: int) -> bool:
+    true = b"%d" % length
+    if value == true:
+        return True
     said = value.strip()
-    return said.isdigit() and said.lstrip(b"0") == (b"%d" % length).lstrip(b"0")
+    return said.isdigit() and said.lstrip(b"0") == true.lstrip(b"0")
 
 
 def _clean(value: bytes) -> bool:
-    return not (b"\n" in value or b"\r" in value or b"\0" in value)
+    return not (_LF in value or _CR in value or _NUL in value)
 
 
 class Ending(NamedTuple):

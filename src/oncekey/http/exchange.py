@@ -15,7 +15,14 @@ from oncekey.engine.attempt import Attempt
 from oncekey.engine.current import TRACE
 from oncekey.errors import Declined, LeaseLost, NotExecuted, OnceKeyError, OutcomeUnknown
 from oncekey.http.answer import answer, declined, first_marks, refuse, replay
-from oncekey.http.capture import Ending, check_whole, completed, kept_headers, settlement, settlement_without_answer
+from oncekey.http.capture import (
+    Ending,
+    check_whole,
+    kept_headers,
+    settlement,
+    settlement_without_answer,
+    shaped_headers,
+)
 from oncekey.http.grammar import Verdict
 from oncekey.http.messages import Headers, Reply
 
@@ -87,19 +94,21 @@ class Exchange:
 
         RuntimeError: it is half an answer, or none.
         """
-        gate = self.gate
-        check_whole(status, headers, len(body) if body is not None else None)
-        packed, kept, recall, ending = b"", b"", gate.recall, gate.kept
-        if gate.dialect.outcomes.verdict(status, headers) is not Verdict.KEPT:
+        gate, kept = self.gate, b""
+        shape = gate.shape(tuple([name for name, _ in headers]))
+        check_whole(status, headers, shape, len(body) if body is not None else None)
+        verdict = gate.dialect.outcomes.verdict(status, headers)
+        if verdict is not Verdict.KEPT:
             ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
-        elif body is None:
-            packed = self._sealed(attempt, tombstone(status, lack))
+            verdict, done = ending.verdict, self._settlement(ending, attempt)
         else:
-            kept = pack(status, kept_headers(headers, gate.drop_headers), body)
-            packed = self._sealed(attempt, kept)
-        marks = first_marks(gate.dialect, status, headers, ending.verdict, key=self.key)
-        at = recall.now() if recall is not None else 0.0
-        return Answered(self._settlement(ending, attempt, packed), marks, kept, at)
+            if body is None:
+                packed = tombstone(status, lack)
+            else:
+                packed = kept = pack(status, shaped_headers(shape, headers, gate.drop_headers), body)
+            done = self._completed(attempt, packed)
+        marks = first_marks(gate.dialect, status, headers, verdict, key=self.key)
+        return Answered(done, marks, kept, gate.recall.now() if gate.recall is not None else 0.0)
 
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
@@ -110,20 +119,21 @@ class Exchange:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""
         if isinstance(error, Declined):
             status, headers, body = declined(error)
-            packed = self._sealed(attempt, pack(status, kept_headers(headers, self.gate.drop_headers), body))
-            return self._settlement(completed(self.gate.policy), attempt, packed)
-        return self._settlement(settlement_without_answer(self.gate.policy, error, **_left(attempt)), attempt, b"")
+            return self._completed(attempt, pack(status, kept_headers(headers, self.gate.drop_headers), body))
+        return self._settlement(settlement_without_answer(self.gate.policy, error, **_left(attempt)), attempt)
 
-    def _sealed(self, attempt: Attempt, packed: bytes) -> bytes:
+    def _completed(self, attempt: Attempt, packed: bytes) -> Settlement:
         """An outcome as the store gets it, with what lasts of the journal: what was done to it from outside."""
+        claim, gate = self.claim, self.gate
         if attempt.journal.entries:
             packed = sign(packed, attempt.journal.lasting)
-        return self.gate.sealer.seal(self.claim.id, packed)
+        outcome = gate.sealer.seal(claim.id, packed)
+        return Settlement(claim.id, claim.token, State.COMPLETED, outcome, gate.kept.keep_for, gate.kept.due_for)
 
-    def _settlement(self, ending: Ending, attempt: Attempt, outcome: bytes) -> Settlement:
-        claim = self.claim
-        if not outcome and attempt.journal.entries:
-            # It is newer than what stands in the store.
+    def _settlement(self, ending: Ending, attempt: Attempt) -> Settlement:
+        """An end without an outcome, with the journal, which is newer than what stands in the store."""
+        claim, outcome = self.claim, b""
+        if attempt.journal.entries:
             outcome = journals.sealed(claim.id, attempt.journal, self.gate.sealer)
         return Settlement(claim.id, claim.token, ending.target, outcome, ending.keep_for, ending.due_for, ending.note)
 

@@ -26,7 +26,7 @@ from oncekey.errors import BadKey, BodyTooLarge, ConfigurationError, OnceKeyErro
 from oncekey.http import dialects
 from oncekey.http import scope as scopes
 from oncekey.http.answer import refuse
-from oncekey.http.capture import completed
+from oncekey.http.capture import completed, shape
 from oncekey.http.exchange import Exchange
 from oncekey.http.grammar import Dialect
 from oncekey.http.keyfield import find_key
@@ -42,6 +42,8 @@ FIRST_SENT = (b"repeatability-first-sent", b"idempotency-first-sent")
 SKEW_FOR = 300.0
 # Scopes whose hash is kept at hand; an endpoint and a caller make one.
 SCOPES = 4096
+# The same for the names of an answer's headers.
+SHAPES = 256
 
 
 class Manners(TypedDict, total=False):
@@ -98,6 +100,7 @@ class Gate:
         recall_for = min(recall_for, self.policy.keep_for / 2) if recall_for is not None else None
         self.recall = Recall(self.dialect, recall_for) if recall_for is not None else None
         self._scopes = functools.lru_cache(SCOPES)(scope_of)
+        self.shape = functools.lru_cache(SHAPES)(functools.partial(shape, also_drop=self.drop_headers))
 
     def keep_time_with(self, now: Callable[[], float]) -> None:
         """What is given from memory ends by this clock."""
@@ -148,13 +151,13 @@ class Gate:
         hasher, digest = self._scopes(caller, endpoint if in_scope else "")
         parts = Parts(request.method, request.path, request.query, request.header(b"content-type"), request.body)
         claim = Claim(
-            id=hasher.record_id(key),
-            token=os.urandom(16),
-            fingerprint=self.fingerprinter.encoded(parts),
-            lease_for=self.lease_for,
-            state=self.state,
-            guarantee=self.guarantee,
-            label=Label(digest, endpoint, key),
+            hasher.record_id(key),
+            os.urandom(16),
+            self.fingerprinter.encoded(parts),
+            self.lease_for,
+            self.state,
+            self.guarantee,
+            Label(digest, endpoint, key),
         )
         exchange = Exchange(self, key, claim, parts, caller)
         exchange.late = self._is_late(key, request)
@@ -170,6 +173,8 @@ class Gate:
 
 def first_sent(request: Request) -> int | None:
     """When the client first sent this request, by its own word, in milliseconds; None if it does not say."""
+    if FIRST_SENT[0] not in request.values and FIRST_SENT[1] not in request.values:
+        return None
     for name, value in request.headers:
         if name in FIRST_SENT:
             try:

@@ -35,8 +35,7 @@ def find_key(dialect: Dialect, request: Request, *, required: bool | None = None
 
 
 def _in_header(dialect: Dialect, request: Request) -> str | None:
-    wanted = dialect.header_name
-    lines = [value for name, value in request.headers if name == wanted]
+    lines = request.lines(dialect.header_name)
     return parse_key_lines(lines, dialect.rule) if lines else None
 
 

@@ -30,13 +30,8 @@ class ByHeader:
 
     def __call__(self, request: Request) -> str | None:
         """The one value of the header, or None."""
-        found = None
-        for name, value in request.headers:
-            if name == self.name:
-                if found is not None:
-                    return None
-                found = value
-        return found.decode("latin-1") if found else None
+        lines = request.lines(self.name)
+        return lines[0].decode("latin-1") if len(lines) == 1 and lines[0] else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,8 @@ class MemoryStore:
         record = self._records.get(claim.id)
         if record is not None:
             return Seen(record, now)
-        self._put(claimed(None, claim, now))
+        self._records[claim.id] = claimed(None, claim, now)
+        self._open[claim.id] = None
         return Won(claim.lease_for)
 
     def settle(self, many: Sequence[Settlement]) -> list[Written]:
