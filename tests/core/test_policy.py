@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from oncekey.core.policy import GUARANTEES, Policy, ms
+from oncekey.core.policy import GUARANTEES, GuaranteeName, Policy, ms
 from oncekey.core.record import Guarantee
 from oncekey.errors import ConfigurationError
 
@@ -62,12 +62,17 @@ def test_the_defaults_work() -> None:
 
 
 @pytest.mark.parametrize("name", GUARANTEES)
-def test_a_guarantee_may_be_forgone(name: str) -> None:
+def test_a_guarantee_may_be_forgone(name: GuaranteeName) -> None:
     """take_over=False makes the record at_most_once, whatever the guarantee would allow; else it is as named."""
     assert Policy(guarantee=name, take_over=False).level is Guarantee.AT_MOST_ONCE
     assert Policy(guarantee=name).level is GUARANTEES[name]
     if name != "at_most_once":
         assert Policy(guarantee=name, take_over=True).level.may_take_over
+
+
+def test_editors_know_all_guarantees() -> None:
+    """What they offer, and what there is."""
+    assert get_args(GuaranteeName) == tuple(GUARANTEES)
 
 
 def test_exact_boundaries_are_allowed() -> None:

@@ -11,10 +11,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from oncekey import Policy
 from tests.latch.gateways import Colour, Gateway
+
+if TYPE_CHECKING:
+    from oncekey.core.policy import GuaranteeName
 
 # Where a request stops, and what the next one finds if nothing deduplicates: it runs, or nobody knows.
 POINTS = {"before": 201, "inside": 409, "sent": 409, "kept": 409, "after": 409}
@@ -27,7 +30,7 @@ def key(guarantee: str, point: str) -> str:
 
 
 def policy(guarantee: str) -> Policy:
-    return Policy(latch=True, lease_for=LEASE_FOR, guarantee=guarantee)
+    return Policy(latch=True, lease_for=LEASE_FOR, guarantee=cast("GuaranteeName", guarantee))
 
 
 class Shop:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from oncekey.core.record import Guarantee
 from oncekey.errors import ConfigurationError
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
+# Whoever writes a policy down sees the choices; what comes from elsewhere is looked at all the same.
+GuaranteeName = Literal["at_most_once", "transactional", "deduplicated_downstream"]
 AT_MOST_ONCE: Final = "at_most_once"
 TRANSACTIONAL: Final = "transactional"
 GUARANTEES: dict[str, Guarantee] = {guarantee.name.lower(): guarantee for guarantee in Guarantee}
@@ -28,7 +30,7 @@ def _is(help_: str, default: Any) -> Any:
 class Policy:
     """How one route, or all of them, treats retries."""
 
-    guarantee: str = _is(
+    guarantee: GuaranteeName = _is(  # noqa: RUF009 - a field, as all of these are
         "what protects a second run: at_most_once, transactional or deduplicated_downstream", AT_MOST_ONCE
     )
     take_over: bool | None = _is("run a lapsed attempt again; needs one of the last two guarantees", None)
@@ -124,7 +126,7 @@ _KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "float": ((int, float), "a number above 0"),
     "int": (int, "a whole number above 0"),
     "bool": (bool, "True or False"),
-    "str": (str, "a text"),
+    "GuaranteeName": (str, "one of " + ", ".join(GUARANTEES)),
     "tuple[str, ...]": (tuple, "a tuple of names, such as ('X-Balance',)"),
 }
 
