@@ -215,10 +215,11 @@ def first_marks(
     added: Headers = []
     if dialect.echo == "always" and key is not None:
         added.append((dialect.header_name, key.encode()))
-    if verdict is Verdict.RELEASED or verdict is Verdict.UNKNOWN:
+    if verdict is Verdict.KEPT:
+        if status >= 500:  # noqa: PLR2004 - server errors
+            added += dialect.kept_error_hints
+    elif verdict is not Verdict.FORGOTTEN:
         added += dialect.hints.get(Retry.SAME_KEY_LATER, ())
-    elif verdict is Verdict.KEPT and status >= 500:  # noqa: PLR2004 - server errors
-        added += dialect.kept_error_hints
     if not added:
         return added
     present = {name.lower() for name, _ in headers}

@@ -86,7 +86,7 @@ class Exchange:
     def attempt(self, decision: Execute, started: float) -> Attempt:
         """The attempt that a granted claim is. RecordUnreadable: what earlier ones have left cannot be read."""
         policy, gate = self.gate.policy, self.gate
-        journal = journals.followed(journals.read_sealed(decision.id, decision.journal, gate.sealer))
+        journal = journals.begun(decision.id, decision.journal, gate.sealer)
         return Attempt(decision, started, policy.lease_for, policy.cap_for, self.claim.state, gate.guarantee, journal)
 
     def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
@@ -113,8 +113,9 @@ class Exchange:
 
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
-        if answered.kept is not None and self.gate.recall is not None:
-            self.gate.recall.keep(self.caller, self.claim, self.parts, answered.kept, answered.at)
+        _, _, kept, at = answered
+        if kept is not None and (recall := self.gate.recall) is not None:
+            recall.keep(self.caller, self.claim, self.parts, kept, at)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""

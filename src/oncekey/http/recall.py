@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from oncekey.engine.current import TRACE
@@ -37,16 +36,18 @@ _FORKED = threading.Lock()
 class Entry:
     """One answer, to what request, and until when. The reply is made when it is first asked for."""
 
-    __slots__ = ("claim", "kept", "parts", "reply", "size", "trace", "until")
+    __slots__ = ("id", "kept", "label", "parts", "reply", "size", "trace", "until")
 
     def __init__(self, claim: Claim, parts: Parts, kept: Answer, until: float) -> None:
-        self.claim = claim
+        self.id = claim.id
+        self.label = claim.label
         self.parts = parts
         self.kept = kept
         self.until = until
-        heads = sum(map(len, chain.from_iterable(kept.headers)))
+        heads = sum([len(name) + len(value) for name, value in kept.headers])
+        asked = len(parts.path) + len(parts.query) + len(parts.content_type) + len(parts.body)
         # A reply has a list of headers of its own.
-        self.size = AROUND + sum(map(len, parts)) + heads + HEADER * len(kept.headers) + len(kept.body)
+        self.size = AROUND + asked + heads + HEADER * len(kept.headers) + len(kept.body)
         self.reply: Reply | None = None
         # The request that ran the work, where requests are traced.
         running = TRACE.get()
@@ -81,7 +82,7 @@ class Recall:
         reply = entry.reply
         if reply is None:
             reply = marked(self._dialect, entry.kept, key)
-            reply.replays, reply.label = entry.claim.id, entry.claim.label
+            reply.replays, reply.label = entry.id, entry.label
             entry.reply = reply  # last: another thread that sees it sees all of it
         if entry.trace and (replaying := TRACE.get()) is not None:
             replaying.link(entry.trace)
@@ -95,13 +96,13 @@ class Recall:
         if self._pid != os.getpid():
             self._begin_anew()
         with self._changing:
-            entries = self._kept
+            entries, size = self._kept, self._size + entry.size
             if place in entries:
-                self._size -= entries.pop(place).size
+                size -= entries.pop(place).size
             entries[place] = entry
-            self._size += entry.size
-            while self._size > self._room:
-                self._size -= entries.popitem(last=False)[1].size
+            while size > self._room:
+                size -= entries.popitem(last=False)[1].size
+            self._size = size
 
     def _begin_anew(self) -> None:
         """In a forked child: whoever held the lock at the fork will not let go of it here."""
