@@ -78,7 +78,7 @@ def shape(names: tuple[bytes, ...], also_drop: Collection[bytes] = ()) -> Shape:
 
 
 def shaped_headers(shape: Shape, headers: list[Header], also_drop: Collection[bytes] = ()) -> list[Header]:
-    """The same as kept_headers, with what is known already. A list of its own: what comes later must not get into it."""
+    """The same as kept_headers, by what is known already; a list of its own, because what is given may yet change."""
     if shape.kept and _clean(b"".join([value for _, value in headers])):
         return list(headers)
     return kept_headers(headers, also_drop)
