@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -7,11 +8,11 @@ import pytest
 
 from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Parts
-from oncekey.core.outcome import Answer
+from oncekey.core.outcome import Answer, pack
 from oncekey.core.record import Label
 from oncekey.http import dialects
 from oncekey.http.messages import Request
-from oncekey.http.recall import LARGEST, Entry, Recall
+from oncekey.http.recall import LARGEST, Recall, entry_of
 
 JSON = b"application/json"
 PARTS = Parts("POST", "/pay", b"", JSON, b"{}")
@@ -28,6 +29,10 @@ class Hand:
         return self.at
 
 
+def keep(made: Recall, claim: Claim = CLAIM, parts: Parts = PARTS, answer: Answer = PAID) -> None:
+    made.keep("alice", claim, parts, pack(*answer), 0.0)
+
+
 def recall(room: int = 1 << 20) -> tuple[Recall, Hand]:
     made, clock = Recall(dialects.dialect("ietf"), 10.0, room), Hand()
     made.now = clock
@@ -42,11 +47,19 @@ def request(**other: object) -> Request:
 def test_the_same_request_gets_the_answer_of_the_record() -> None:
     """With its marker, and the record that it is of."""
     made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
+    keep(made)
     reply = made.find("alice", "k", request())
     assert reply is not None
-    assert (reply.status, reply.body, reply.replays) == (201, b"paid", b"id")
+    assert (reply.status, reply.body, reply.replays, reply.label) == (201, b"paid", b"id", CLAIM.label)
     assert (b"idempotency-replayed", b"true") in reply.headers
+
+
+def test_what_is_kept_is_nothing_to_the_garbage_collector() -> None:
+    """It would walk through thousands of answers in every round."""
+    made, _ = recall()
+    keep(made)
+    gc.collect()
+    assert not any(gc.is_tracked(place) or gc.is_tracked(entry) for place, entry in made._kept.items())
 
 
 @pytest.mark.parametrize(
@@ -62,14 +75,14 @@ def test_the_same_request_gets_the_answer_of_the_record() -> None:
 def test_whatever_differs_is_for_the_store(other: dict[str, object]) -> None:
     """Another spelling may be the same request, another request, or one of another fingerprint: not decided here."""
     made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
+    keep(made)
     assert made.find("alice", "k", request(**other)) is None
 
 
 def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
     """The caller and the key name the answer, each by itself."""
     made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
+    keep(made)
     assert made.find("bob", "k", request()) is None
     assert made.find("alice", "j", request()) is None
 
@@ -77,7 +90,7 @@ def test_nobody_gets_the_answer_of_another_caller_or_key() -> None:
 def test_an_answer_ends_with_its_time() -> None:
     """A moment before it is there, at its end it is not."""
     made, clock = recall()
-    made.keep("alice", CLAIM, PARTS, PAID, 0.0)
+    keep(made)
     clock.at = 9.99
     assert made.find("alice", "k", request()) is not None
     clock.at = 10.0
@@ -86,10 +99,10 @@ def test_an_answer_ends_with_its_time() -> None:
 
 def test_the_oldest_make_room() -> None:
     """What is kept never takes more than its room, however often a key comes again."""
-    made, _ = recall(room=3 * Entry(CLAIM, PARTS, PAID, 0.0).size)
+    made, _ = recall(room=3 * entry_of(CLAIM, PARTS, pack(*PAID), 0.0)[1])
     for number in range(5):
         for _ in range(3):
-            made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), PARTS, PAID, 0.0)
+            keep(made, CLAIM._replace(label=Label("", "", f"k{number}")))
     there = [made.find("alice", f"k{number}", request()) is not None for number in range(5)]
     assert there == [False, False, True, True, True]
 
@@ -97,7 +110,7 @@ def test_the_oldest_make_room() -> None:
 def test_large_answers_are_left_to_the_store() -> None:
     """A few of them would drive out all others."""
     made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, PAID._replace(body=b"x" * LARGEST), 0.0)
+    keep(made, answer=PAID._replace(body=b"x" * LARGEST))
     assert made.find("alice", "k", request()) is None
 
 
@@ -111,7 +124,7 @@ def test_what_is_large_beside_the_bodies_counts(where: str) -> None:
     paid = PAID._replace(headers=[*PAID.headers, (b"link", long.encode())]) if where == "headers" else PAID
     asked = request(path=parts.path, query=parts.query)
     for number in range(5):
-        made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), parts, paid, 0.0)
+        keep(made, CLAIM._replace(label=Label("", "", f"k{number}")), parts, paid)
     there = [made.find("alice", f"k{number}", asked) is not None for number in range(5)]
     assert there == [False, False, False, True, True]
 
@@ -123,7 +136,7 @@ def test_a_child_does_not_wait_for_a_thread_of_its_parent() -> None:
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            made.keep("alice", CLAIM, PARTS, PAID, 0.0)
+            keep(made)
             os._exit(0 if made.find("alice", "k", request()) is not None else 1)
         _, status = os.waitpid(child, 0)
     assert status == 0

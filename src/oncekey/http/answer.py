@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from oncekey.core.outcome import Outcome
     from oncekey.http.grammar import Dialect, Header
 
-NO_STORE = (b"cache-control", b"no-store")
+CACHE = b"cache-control"
+NO_STORE = (CACHE, b"no-store")
 # In every dialect, because most have no place for the type in their bodies.
 PROBLEM = b"idempotency-problem"
 
@@ -66,7 +67,7 @@ def marked(dialect: Dialect, kept: Answer, key: str | None) -> Reply:
     headers = list(stored)
     if body and status in BODILESS:
         headers, body = [header for header in stored if header[0].lower() != LENGTH], b""
-    if b"cache-control" not in [name.lower() for name, _ in stored]:
+    if not [name for name, _ in stored if len(name) == len(CACHE) and name.lower() == CACHE]:
         headers.append(NO_STORE)
     headers += dialect.marker
     if dialect.echo == "always" and key is not None:

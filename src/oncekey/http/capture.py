@@ -78,9 +78,9 @@ def shape(names: tuple[bytes, ...], also_drop: Collection[bytes] = ()) -> Shape:
 
 
 def shaped_headers(shape: Shape, headers: list[Header], also_drop: Collection[bytes] = ()) -> list[Header]:
-    """The same as kept_headers, by what is known already; a list of its own, because what is given may yet change."""
+    """The same as kept_headers, by what is known already; the list itself where all of it is kept."""
     if shape.kept and _clean(b"".join([value for _, value in headers])):
-        return list(headers)
+        return headers
     return kept_headers(headers, also_drop)
 
 

@@ -11,8 +11,10 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from oncekey.core.outcome import unpack
+from oncekey.core.record import Label
 from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
 
@@ -29,29 +31,24 @@ if TYPE_CHECKING:
 ROOM = 8 << 20
 LARGEST = 1 << 16
 AROUND = 1024
-HEADER = 200
 _FORKED = threading.Lock()
 
 
-class Entry:
-    """One answer, to what request, and until when. The reply is made when it is first asked for."""
+# Until when, its size, the record, its scope and endpoint, the trace of the request that ran the work; what was asked:
+# method, path, query, content type, body; and what was told, packed. A plain tuple of bytes and texts, because the
+# garbage collector leaves that alone after its first look: objects it would walk through in every round, as many as
+# there are answers here.
+Entry = tuple[float, int, bytes, str, str, bytes, str, str, bytes, bytes, bytes, bytes]
 
-    __slots__ = ("id", "kept", "label", "parts", "reply", "size", "trace", "until")
 
-    def __init__(self, claim: Claim, parts: Parts, kept: Answer, until: float) -> None:
-        self.id = claim.id
-        self.label = claim.label
-        self.parts = parts
-        self.kept = kept
-        self.until = until
-        heads = sum([len(name) + len(value) for name, value in kept.headers])
-        asked = len(parts.path) + len(parts.query) + len(parts.content_type) + len(parts.body)
-        # A reply has a list of headers of its own.
-        self.size = AROUND + asked + heads + HEADER * len(kept.headers) + len(kept.body)
-        self.reply: Reply | None = None
-        # The request that ran the work, where requests are traced.
-        running = TRACE.get()
-        self.trace = running.here if running is not None else b""
+def entry_of(claim: Claim, parts: Parts, told: bytes, until: float) -> Entry:
+    """A packed answer, to what request, and until when."""
+    method, path, query, content_type, body = parts
+    size = AROUND + len(path) + len(query) + len(content_type) + len(body) + len(told)
+    running = TRACE.get()
+    trace = running.here if running is not None else b""
+    scope, endpoint, _ = claim.label
+    return (until, size, claim.id, scope, endpoint, trace, method, path, query, content_type, body, told)
 
 
 class Recall:
@@ -72,36 +69,33 @@ class Recall:
     def find(self, caller: str, key: str, request: Request) -> Reply | None:
         """The answer to the same request of the same caller, if it is here."""
         entry = self._kept.get((caller, key))
-        if entry is None or entry.until <= self.now():
+        if entry is None or entry[0] <= self.now():
             return None
-        method, path, query, content_type, body = entry.parts
+        _, _, id_, scope, endpoint, trace, method, path, query, content_type, body, told = entry
         if request.body != body or request.path != path or request.method != method or request.query != query:
             return None
         if request.header(b"content-type") != content_type:
             return None
-        reply = entry.reply
-        if reply is None:
-            reply = marked(self._dialect, entry.kept, key)
-            reply.replays, reply.label = entry.id, entry.label
-            entry.reply = reply  # last: another thread that sees it sees all of it
-        if entry.trace and (replaying := TRACE.get()) is not None:
-            replaying.link(entry.trace)
+        if trace and (replaying := TRACE.get()) is not None:
+            replaying.link(trace)
+        reply = marked(self._dialect, cast("Answer", unpack(told)), key)
+        reply.replays, reply.label = id_, Label(scope, endpoint, key)
         return reply
 
-    def keep(self, caller: str, claim: Claim, parts: Parts, kept: Answer, at: float) -> None:
-        """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
-        entry, place = Entry(claim, parts, kept, at + self._recall_for), (caller, claim.label.key)
-        if entry.size > LARGEST:
+    def keep(self, caller: str, claim: Claim, parts: Parts, told: bytes, at: float) -> None:
+        """Keep a packed answer that the store holds; `at` is when it was sent there, so the record outlives it."""
+        entry, place = entry_of(claim, parts, told, at + self._recall_for), (caller, claim.label.key)
+        if entry[1] > LARGEST:
             return
         if self._pid != os.getpid():
             self._begin_anew()
         with self._changing:
-            entries, size = self._kept, self._size + entry.size
+            entries, size = self._kept, self._size + entry[1]
             if place in entries:
-                size -= entries.pop(place).size
+                size -= entries.pop(place)[1]
             entries[place] = entry
             while size > self._room:
-                size -= entries.popitem(last=False)[1].size
+                size -= entries.popitem(last=False)[1][1]
             self._size = size
 
     def _begin_anew(self) -> None:
