@@ -73,7 +73,11 @@ class Answering:
         if self._start is not None or self._ended:
             when = "after its end" if self._ended else "twice"
             raise RuntimeError(f"the application started its response {when}")
-        self._headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
+        # Copies, if they are buffers; nearly all are bytes, of which there need be none.
+        self._headers = [
+            (name if type(name) is bytes else bytes(name), value if type(value) is bytes else bytes(value))
+            for name, value in message.get("headers", ())
+        ]
         self._start = message
 
     async def _part(self, body: bytes) -> None:

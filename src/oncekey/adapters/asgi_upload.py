@@ -34,16 +34,16 @@ class Upload:
         declared = self._request.header(b"content-length")
         if declared.isdigit():
             self._declared = int(declared.lstrip(b"0")[:19] or b"0")  # with more digits it is too large anyway
-            if (refusal := self._gate.too_large(self._declared)) is not None:
-                return refusal
+            if self._declared > self._gate.policy.max_body:
+                return self._gate.too_large(self._declared)
         message = await self._receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            return self._whole(bytes(message.get("body", b"")))
-        return await self._read_on(message)
+        if message["type"] != "http.request" or message.get("more_body", False):
+            return await self._read_on(message)
+        return self._whole(bytes(message.get("body", b"")))
 
     def _whole(self, body: bytes) -> Reply | None:
-        if (refusal := self._gate.too_large(len(body))) is not None:
-            return refusal
+        if len(body) > self._gate.policy.max_body:
+            return self._gate.too_large(len(body))
         if len(body) < self._declared:
             short = f"the body has {len(body)} bytes of {self._declared} declared; nothing was done, send it again"
             return refuse(self._gate.dialect, BodyIncomplete(short))
@@ -74,11 +74,14 @@ class Upload:
 
     async def guarded(self) -> Message:
         """The same for work that must run on: that the client has left is told only when the answer is complete."""
-        if not self._unread and not self.ended:
+        if self._unread:
+            self._unread = False
+            return {"type": "http.request", "body": self._request.body, "more_body": False}
+        if not self.ended:
             if self._waiting is None:
                 self._waiting = asyncio.Event()
             await self._waiting.wait()
-        return await self.again()
+        return await self._receive()
 
     def end(self) -> None:
         """The answer is complete, or flows freely: from now on the application hears what the server says."""

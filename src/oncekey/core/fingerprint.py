@@ -160,7 +160,7 @@ class Fingerprinter:
     def encoded(self, parts: Parts) -> bytes:
         """Return the stored form of `compute`, by the shortest way: every request with a key needs it."""
         recipe, secret_id = self.recipe, self.current or 0
-        raw = self._raw(parts, recipe, secret_id)
+        raw = self._digest(b"raw", parts, parts.content_type if self.content_type else b"", parts.body, secret_id)
         return self.head + raw + self._canonical(parts, recipe, secret_id) if self.canonical else self.head + raw
 
     def compute_raw(self, parts: Parts) -> Fingerprint:
@@ -198,7 +198,9 @@ class Fingerprinter:
         return self._digest(b"raw", parts, content_type, parts.body, secret_id)
 
     def _canonical(self, parts: Parts, recipe: int, secret_id: int) -> bytes:
-        media_type = _json_media_type(parts.content_type)
+        media_type = parts.content_type
+        if media_type != _PLAIN_JSON:
+            media_type = _json_media_type(media_type)
         body = jcs.canonical(parts.body, self.limit, exclude=self.pointers) if media_type else None
         if body is None:
             return b""
@@ -254,7 +256,5 @@ def _same_way(a: Fingerprint, b: Fingerprint) -> bool:
 
 
 def _json_media_type(content_type: bytes) -> bytes:
-    if content_type == _PLAIN_JSON:
-        return content_type
     found = _JSON_TYPE.fullmatch(content_type)
     return found[1].lower() if found else b""

@@ -64,7 +64,9 @@ def canonical(
         return None
     try:
         doc = orjson.loads(raw)  # the strict judge of what is JSON; the standard library's parser is lenient
-        if not _is_plain(doc) and _ODD_NUMBER.search(_numbers(raw)):
+        # The numbers of a flat object without fractions are written as they were read, or are too long and refused.
+        is_plain = type(doc) is dict and _PLAIN.issuperset(map(type, doc.values()))
+        if not is_plain and _ODD_NUMBER.search(_numbers(raw)):
             return _written(_reread(raw, rounding), raw, exclude)
         try:
             return _written(doc, raw, exclude)
@@ -86,11 +88,6 @@ def parse_pointer(text: str) -> Pointer:
     if not text.startswith("/") or re.search("~(?![01])", text):
         raise ValueError(f"{text!r} is not a JSON pointer")
     return tuple(token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/"))
-
-
-def _is_plain(doc: Any) -> bool:
-    """A flat object without fractions: its numbers are written as they were read, or are too long and refused."""
-    return type(doc) is dict and _PLAIN.issuperset(map(type, doc.values()))
 
 
 def _numbers(raw: bytes) -> bytes:

@@ -134,10 +134,10 @@ Outcome = Answer | Tombstone | Value | Journal
 def pack(status: int, headers: Sequence[Header], body: bytes) -> bytes:
     """An answer as bytes."""
     size = len(body)
-    lines = [_PAIRS.get(header) or _header(*header, size) for header in headers]
-    return b"".join(
-        (b"\x10", _STATUSES.get(status) or _status(status), length(len(headers)), *lines, length(size), body)
-    )
+    parts = [b"\x10", _STATUSES.get(status) or _status(status), length(len(headers))]
+    parts += [_PAIRS.get(header) or _header(header[0], header[1], size) for header in headers]
+    parts += (length(size), body)
+    return b"".join(parts)
 
 
 def tombstone(status: int, reason: str) -> bytes:

@@ -227,16 +227,17 @@ def claimed(old: Record | None, claim: Claim, now: int, *, another_attempt: bool
 
 def settled(record: Record, settlement: Settlement, now: int) -> Record | None:
     """The record after its owner settled it; None if the table refuses. The same record if it repeats itself."""
-    if settlement.target is record.state and record.token == settlement.token:
+    _, token, target, outcome, keep_for, due_for, note = settlement
+    if target is record.state and record.token == token:
         return record
-    row = SETTLING.get((record.state, settlement.target))
+    row = SETTLING.get((record.state, target))
     # A settlement to FAILED_RETRYABLE is the declaration that nothing was done.
-    if row is None or refusal(row, record, Facts(now, settlement.token, no_effect=True)) is not None:
+    if row is None or refusal(row, record, Facts(now, token, no_effect=True)) is not None:
         return None
     # Written out: every operation comes this way, and `replace` takes four times as long.
     return Record(
         record.id,
-        settlement.target,
+        target,
         record.version + 1,
         record.token,
         record.fingerprint,
@@ -244,12 +245,12 @@ def settled(record: Record, settlement: Settlement, now: int) -> Record | None:
         record.attempts,
         record.claimed_at,
         None,
-        now + settlement.due_for if settlement.due_for is not None else None,
-        now + settlement.keep_for if settlement.keep_for is not None else None,
+        now + due_for if due_for is not None else None,
+        now + keep_for if keep_for is not None else None,
         record.waited,
         record.label,
-        settlement.note,
-        settlement.outcome or _journal(record, settlement.target),
+        note,
+        outcome or _journal(record, target),
     )
 
 

@@ -36,9 +36,9 @@ def lasting(record: Record, sealer: Sealer) -> tuple[Audit | Trace, ...]:
     return carried_by(sealer.open(record.id, record.outcome)).lasting if record.outcome else ()
 
 
-def followed(journal: Journal) -> Journal:
-    """The journal of an attempt that begins: with the request that makes it, where requests are traced."""
-    request = TRACE.get()
+def begun(id_: bytes, left: bytes, sealer: Sealer) -> Journal:
+    """The journal of an attempt that begins: what others have left, and where requests are traced, this request."""
+    journal, request = read_sealed(id_, left, sealer) if left else EMPTY, TRACE.get()
     if request is None:
         return journal
     if journal.trace:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from oncekey.core.outcome import Outcome
     from oncekey.http.grammar import Dialect, Header
 
-NO_STORE = (b"cache-control", b"no-store")
+CACHE = b"cache-control"
+NO_STORE = (CACHE, b"no-store")
 # In every dialect, because most have no place for the type in their bodies.
 PROBLEM = b"idempotency-problem"
 
@@ -66,7 +67,7 @@ def marked(dialect: Dialect, kept: Answer, key: str | None) -> Reply:
     headers = list(stored)
     if body and status in BODILESS:
         headers, body = [header for header in stored if header[0].lower() != LENGTH], b""
-    if b"cache-control" not in [name.lower() for name, _ in stored]:
+    if not [name for name, _ in stored if len(name) == len(CACHE) and name.lower() == CACHE]:
         headers.append(NO_STORE)
     headers += dialect.marker
     if dialect.echo == "always" and key is not None:
@@ -215,10 +216,11 @@ def first_marks(
     added: Headers = []
     if dialect.echo == "always" and key is not None:
         added.append((dialect.header_name, key.encode()))
-    if verdict is Verdict.RELEASED or verdict is Verdict.UNKNOWN:
+    if verdict is Verdict.KEPT:
+        if status >= 500:  # noqa: PLR2004 - server errors
+            added += dialect.kept_error_hints
+    elif verdict is not Verdict.FORGOTTEN:
         added += dialect.hints.get(Retry.SAME_KEY_LATER, ())
-    elif verdict is Verdict.KEPT and status >= 500:  # noqa: PLR2004 - server errors
-        added += dialect.kept_error_hints
     if not added:
         return added
     present = {name.lower() for name, _ in headers}

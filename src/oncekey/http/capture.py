@@ -78,9 +78,9 @@ def shape(names: tuple[bytes, ...], also_drop: Collection[bytes] = ()) -> Shape:
 
 
 def shaped_headers(shape: Shape, headers: list[Header], also_drop: Collection[bytes] = ()) -> list[Header]:
-    """As kept_headers, with what is known already. A list of its own: what comes later must not get into it."""
+    """The same as kept_headers, by what is known already; the list itself where all of it is kept."""
     if shape.kept and _clean(b"".join([value for _, value in headers])):
-        return list(headers)
+        return headers
     return kept_headers(headers, also_drop)
 
 
@@ -127,7 +127,7 @@ def check_whole(status: int, headers: Sequence[Header], shape: Shape, length: in
     if length is None or status == NOT_MODIFIED:
         return
     for at in shape.lengths:
-        if not _is_length(headers[at][1], length):
+        if headers[at][1] != b"%d" % length and not _is_length(headers[at][1], length):
             raise RuntimeError(f"the application's content-length is not the {length} bytes that it sent")
 
 
@@ -144,11 +144,8 @@ def one_message(status: int, headers: Sequence[Header], names: Collection[bytes]
 
 
 def _is_length(value: bytes, length: int) -> bool:
-    true = b"%d" % length
-    if value == true:
-        return True
     said = value.strip()
-    return said.isdigit() and said.lstrip(b"0") == true.lstrip(b"0")
+    return said.isdigit() and said.lstrip(b"0") == (b"%d" % length).lstrip(b"0")
 
 
 def _clean(value: bytes) -> bool:

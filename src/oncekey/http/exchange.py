@@ -37,7 +37,7 @@ TOO_LONG = "it was longer than this service keeps"
 
 
 class Answered(NamedTuple):
-    """How to record an answer, the headers that are added to it on its way out, what of it is kept, and when."""
+    """How to record an answer, the headers added to it on its way out, what of it is kept (packed), and when."""
 
     settlement: Settlement
     marks: Headers
@@ -86,7 +86,7 @@ class Exchange:
     def attempt(self, decision: Execute, started: float) -> Attempt:
         """The attempt that a granted claim is. RecordUnreadable: what earlier ones have left cannot be read."""
         policy, gate = self.gate.policy, self.gate
-        journal = journals.followed(journals.read_sealed(decision.id, decision.journal, gate.sealer))
+        journal = journals.begun(decision.id, decision.journal, gate.sealer)
         return Attempt(decision, started, policy.lease_for, policy.cap_for, self.claim.state, gate.guarantee, journal)
 
     def answered(self, attempt: Attempt, status: int, headers: Headers, body: bytes | None, lack: str = "") -> Answered:
@@ -102,18 +102,17 @@ class Exchange:
             ending = settlement(gate.dialect, gate.policy, status, headers, **_left(attempt))
             verdict, done = ending.verdict, self._settlement(ending, attempt)
         else:
-            if body is None:
-                packed = tombstone(status, lack)
-            else:
-                packed = kept = pack(status, shaped_headers(shape, headers, gate.drop_headers), body)
-            done = self._completed(attempt, packed)
+            if body is not None:
+                kept = pack(status, shaped_headers(shape, headers, gate.drop_headers), body)
+            done = self._completed(attempt, kept or tombstone(status, lack))
         marks = first_marks(gate.dialect, status, headers, verdict, key=self.key)
         return Answered(done, marks, kept, gate.recall.now() if gate.recall is not None else 0.0)
 
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
-        if answered.kept and self.gate.recall is not None:
-            self.gate.recall.keep(self.caller, self.claim, self.parts, answered.kept, answered.at)
+        _, _, kept, at = answered
+        if kept and (recall := self.gate.recall) is not None:
+            recall.keep(self.caller, self.claim, self.parts, kept, at)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:
         """How to record an end without an answer: an exception, a cancellation, or an answer cut short."""

@@ -25,18 +25,17 @@ def find_key(dialect: Dialect, request: Request, *, required: bool | None = None
     if request.method not in dialect.methods:
         return None
     try:
-        key = _in_header(dialect, request) if dialect.header is not None else _in_body(dialect, request)
+        if dialect.header is not None:
+            lines = request.lines(dialect.header_name)
+            key = parse_key_lines(lines, dialect.rule) if lines else None
+        else:
+            key = _in_body(dialect, request)
     except BadKey as bad:
         send = f"{bad.send.removesuffix('.')}, in {dialect.place}."
         raise BadKey(bad.rule, bad.detail, send) from None
     if key is None and (dialect.required if required is None else required):
         raise dialect.missing()
     return key
-
-
-def _in_header(dialect: Dialect, request: Request) -> str | None:
-    lines = request.lines(dialect.header_name)
-    return parse_key_lines(lines, dialect.rule) if lines else None
 
 
 def _in_body(dialect: Dialect, request: Request) -> str | None:
