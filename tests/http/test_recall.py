@@ -3,14 +3,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections import OrderedDict
-from typing import Any
 
 import pytest
 
 from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Parts
-from oncekey.core.outcome import pack
+from oncekey.core.outcome import Answer
 from oncekey.core.record import Label
 from oncekey.http import dialects
 from oncekey.http.messages import Request
@@ -19,7 +17,7 @@ from oncekey.http.recall import AROUND, LARGEST, Recall
 JSON = b"application/json"
 PARTS = Parts("POST", "/pay", b"", JSON, b"{}")
 CLAIM = Claim(b"id", b"token", b"", 30_000, label=Label("", "POST /pay", "k"))
-PAID = pack(201, [(b"content-type", JSON)], b"paid")
+PAID = Answer(201, [(b"content-type", JSON)], b"paid")
 
 
 class Hand:
@@ -100,7 +98,7 @@ def test_the_oldest_make_room() -> None:
 def test_large_answers_are_left_to_the_store() -> None:
     """A few of them would drive out all others."""
     made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, pack(201, [], b"x" * (LARGEST // 2)), 0.0)
+    made.keep("alice", CLAIM, PARTS, Answer(201, [], b"x" * LARGEST), 0.0)
     assert made.find("alice", "k", request()) is None
 
 
@@ -111,7 +109,7 @@ def test_what_is_large_beside_the_bodies_counts(where: str) -> None:
     long = "x" * 40_000
     parts = PARTS._replace(path="/" + long) if where == "path" else PARTS
     parts = PARTS._replace(query=long.encode()) if where == "query" else parts
-    paid = pack(201, [(b"link", long[:20_000].encode())], b"paid") if where == "headers" else PAID
+    paid = Answer(201, [(b"link", long.encode())], b"paid") if where == "headers" else PAID
     asked = request(path=parts.path, query=parts.query)
     for number in range(5):
         made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), parts, paid, 0.0)
@@ -123,36 +121,9 @@ def test_a_later_answer_takes_the_place_of_the_one_before_it() -> None:
     """After its key has expired an operation may run anew; nobody gets the former answer then."""
     made, _ = recall()
     for number in (1, 2):
-        made.keep("alice", CLAIM._replace(id=b"%d" % number), PARTS, pack(201, [], b"%d" % number), 0.0)
+        made.keep("alice", CLAIM._replace(id=b"%d" % number), PARTS, Answer(201, [], b"%d" % number), 0.0)
         replies = [made.find("alice", "k", request()) for _ in range(2)]
         assert [(reply.body, reply.replays) for reply in replies if reply is not None] == [(b"%d" % number,) * 2] * 2
-
-
-def test_a_reader_that_was_overtaken_gives_what_it_has_looked_at() -> None:
-    """Between its look at the request and its look at the reply another answer may have taken the place."""
-    made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, pack(201, [], b"1"), 0.0)
-    entry = made._kept["alice", "k"]
-
-    class Late(OrderedDict[Any, Any]):
-        def get(self, *_: object) -> Any:
-            return entry
-
-    made.keep("alice", CLAIM, PARTS, pack(201, [], b"2"), 0.0)
-    assert (found := made.find("alice", "k", request())) is not None
-    assert found.body == b"2"
-    made._kept = Late(made._kept)
-    assert (found := made.find("alice", "k", request())) is not None
-    assert found.body == b"1"
-
-
-def test_what_is_forgotten_takes_its_reply_along() -> None:
-    """Replies are made when they are first asked for, and take no room after their answers."""
-    made, _ = recall(room=4 * AROUND)
-    for number in range(9):
-        made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), PARTS, PAID, 0.0)
-        assert made.find("alice", f"k{number}", request()) is not None
-    assert made._replies.keys() == made._kept.keys()
 
 
 def test_the_collector_has_nothing_to_look_at() -> None:

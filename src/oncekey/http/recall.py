@@ -11,9 +11,10 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, cast
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from oncekey.core.outcome import unpack
+from oncekey.core.outcome import Answer
 from oncekey.core.record import Label
 from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
@@ -23,20 +24,21 @@ if TYPE_CHECKING:
 
     from oncekey.core.commands import Claim
     from oncekey.core.fingerprint import Parts
-    from oncekey.core.outcome import Answer
     from oncekey.http.grammar import Dialect
     from oncekey.http.messages import Reply, Request
 
 # Memory for one installation in one process, in bytes, and the most that one answer with its request may take of it.
 ROOM = 8 << 20
 LARGEST = 1 << 16
-AROUND = 1536
+AROUND = 1024
+HEADER = 100
 _FORKED = threading.Lock()
 
-# Until when, its size, method, path, query, content type and body of the request, id, scope and endpoint of the record,
-# the trace of the work, the packed answer. One flat tuple of texts, bytes and numbers: the garbage collector lets go of
-# those, and thousands of objects that it had to look at again and again cost a first request a tenth of its time.
-Entry = tuple[float, int, str, str, bytes, bytes, bytes, bytes, str, str, bytes, bytes]
+# Until when, its size; method, path, query, content type and body of the request; id, scope and endpoint of the record,
+# the trace of the work; status and body of the answer, then its headers, each as a name and a value. One flat tuple of
+# texts, bytes and numbers: the garbage collector lets go of those, and thousands of objects that it had to look at
+# again and again cost a first request a tenth of its time.
+Entry = tuple[Any, ...]
 
 
 class Recall:
@@ -50,8 +52,6 @@ class Recall:
         self._room = room
         # Ordered: a plain dict looks for its first entry among all that have gone before it.
         self._kept: OrderedDict[tuple[str, str], Entry] = OrderedDict()
-        # Made when they are first asked for, each with the entry that it is of.
-        self._replies: dict[tuple[str, str], tuple[Entry, Reply]] = {}
         self._size = 0
         self._changing = threading.Lock()
         self._pid = os.getpid()
@@ -61,33 +61,27 @@ class Recall:
         entry = self._kept.get((caller, key))
         if entry is None:
             return None
-        until, _, method, path, query, content_type, body, _, _, _, trace, _ = entry
+        until, _, method, path, query, content_type, body = entry[:7]
         if until <= self.now():
             return None
         if request.body != body or request.path != path or request.method != method or request.query != query:
             return None
         if request.header(b"content-type") != content_type:
             return None
-        made = self._replies.get((caller, key))
-        reply = made[1] if made is not None and made[0] is entry else self._reply(caller, key, entry)
+        id_, scope, endpoint, trace, status, told = entry[7:13]
         if trace and (replaying := TRACE.get()) is not None:
             replaying.link(trace)
-        return reply
-
-    def _reply(self, caller: str, key: str, entry: Entry) -> Reply:
-        *_, id_, scope, endpoint, _, answer = entry
-        reply = marked(self._dialect, cast("Answer", unpack(answer)), key)
+        headers = list(zip(entry[13::2], entry[14::2], strict=True))
+        reply = marked(self._dialect, Answer(status, headers, told), key)
         reply.replays, reply.label = id_, Label(scope, endpoint, key)
-        with self._changing:
-            if self._kept.get((caller, key)) is entry:
-                self._replies[caller, key] = entry, reply
         return reply
 
-    def keep(self, caller: str, claim: Claim, parts: Parts, answer: bytes, at: float) -> None:
-        """Keep a packed answer that the store holds; `at` is when it was sent there: the record outlives this."""
-        method, path, query, content_type, body = parts
-        # The packed answer and the reply that may be made of it, with a list of headers of its own.
-        size = AROUND + len(path) + len(query) + len(content_type) + len(body) + 2 * len(answer)
+    def keep(self, caller: str, claim: Claim, parts: Parts, answer: Answer, at: float) -> None:
+        """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
+        (method, path, query, content_type, asked), (status, headers, body) = parts, answer
+        flat = tuple(chain.from_iterable(headers))
+        size = AROUND + HEADER * len(headers) + sum(map(len, flat))
+        size += len(path) + len(query) + len(content_type) + len(asked) + len(body)
         if size > LARGEST:
             return
         if self._pid != os.getpid():
@@ -97,23 +91,15 @@ class Recall:
         trace = running.here if running is not None else b""
         label, until = claim.label, at + self._recall_for
         owner = caller, label.key
-        entry = (
-            *(until, size, method, path, query, content_type, body),
-            *(claim.id, label.scope, label.endpoint, trace, answer),
-        )
+        record = (claim.id, label.scope, label.endpoint, trace)
+        entry = (until, size, method, path, query, content_type, asked, *record, status, body, *flat)
         with self._changing:
             entries = self._kept
-            if owner in entries:
-                self._forget(owner)
+            former = entries.pop(owner, None)
             entries[owner] = entry
-            self._size += size
+            self._size += size - (former[1] if former is not None else 0)
             while self._size > self._room:
-                self._forget(next(iter(entries)))
-
-    def _forget(self, owner: tuple[str, str]) -> None:
-        self._size -= self._kept.pop(owner)[1]
-        if self._replies:
-            self._replies.pop(owner, None)
+                self._size -= entries.popitem(last=False)[1][1]
 
     def _begin_anew(self) -> None:
         """In a forked child: whoever held the lock at the fork will not let go of it here."""
