@@ -53,13 +53,20 @@ class DjangoLink:
             rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
             return Answer(rows, cursor.rowcount)
 
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+        """The same for one of ours."""
+        self.wrapper.ensure_connection()
+        driver = connections.found(self.wrapper.connection)
+        return (yield from (self.execute if driver is None else driver.ask)(sql, values))
+
     def commits_each(self) -> Flow[bool]:
         """Outside of `atomic`, as Django is unless told otherwise."""
         yield from ()
         return not self.wrapper.in_atomic_block and self.wrapper.get_autocommit()
 
-    def begin(self) -> Flow[None]:
+    def begin(self, *, asking: bool = False) -> Flow[None]:
         """Enter `atomic`."""
+        del asking
         yield
         self.joined = self.open
         self._block = transaction.atomic(using=self.alias)
@@ -68,6 +75,15 @@ class DjangoLink:
     def take(self) -> Flow[None]:
         """As `begin`: Django itself ends the outermost `atomic`, and nobody else may."""
         yield from self.begin()
+
+    @property
+    def closes(self) -> bool:
+        """Never: Django's commit has hooks."""
+        return False
+
+    def close(self, sql: str, values: Sequence[Any] = ()) -> Flow[Exception | None]:
+        """See `closes`."""
+        raise TypeError(sql, values)
 
     def commit(self) -> Flow[None]:
         """Leave `atomic`. Code inside may have asked for a rollback, and then that is what it does."""

@@ -46,13 +46,22 @@ class SqlalchemyLink:
         rows = [tuple(row) for row in result.fetchall()] if result.returns_rows else []
         return Answer(rows, result.rowcount)
 
+    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+        """The same for one of ours."""
+        driver = yield from self._driver()
+        if driver is None:
+            return (yield from self.execute(sql, values))
+        answer: Answer = yield from driver.ask(sql, values)
+        return answer
+
     def commits_each(self) -> Flow[bool]:
         """SQLAlchemy begins by itself, unless the driver's connection was set to AUTOCOMMIT."""
         driver = yield from self._driver()
         return driver is not None and bool((yield from driver.commits_each()))
 
-    def begin(self) -> Flow[None]:
+    def begin(self, *, asking: bool = False) -> Flow[None]:
         """SQLAlchemy's transaction, or a savepoint in the one that has begun."""
+        del asking
         self.joined = self.open
         self._block = yield self.owner.begin_nested() if self.joined else self.owner.begin()
         if self.database == "sqlite" and not self.joined:
@@ -72,6 +81,15 @@ class SqlalchemyLink:
         driver = yield from self._driver()
         if driver is not None and not driver.connection.in_transaction:
             yield from driver.execute("BEGIN IMMEDIATE")
+
+    @property
+    def closes(self) -> bool:
+        """Never: a session's own commit has hooks, and writes what is still unwritten."""
+        return False
+
+    def close(self, sql: str, values: Sequence[Any] = ()) -> Flow[Exception | None]:
+        """See `closes`."""
+        raise TypeError(sql, values)
 
     def commit(self) -> Flow[None]:
         """Keep it."""

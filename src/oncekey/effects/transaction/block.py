@@ -28,7 +28,7 @@ from oncekey.effects.transaction.source import Source, Undone
 from oncekey.engine.common import release
 from oncekey.engine.events import log
 from oncekey.errors import OutcomeUnknown, StoreError, TransactionEnded
-from oncekey.stores.within import InFlight, Steps
+from oncekey.stores.within import Ask, InFlight, Steps
 
 if TYPE_CHECKING:
     from oncekey.effects.transaction.records import Records
@@ -85,8 +85,8 @@ class Block:
         self._begun = False
         self._whole = whole
         self._taken = False
-        claim = exchange.claim
-        self._claim = claim._replace(guarantee=Guarantee.AT_MOST_ONCE, state=State.EXECUTING)
+        id_, token, fingerprint, lease_for, _, _, label = exchange.claim
+        self._claim = Claim(id_, token, fingerprint, lease_for, State.EXECUTING, Guarantee.AT_MOST_ONCE, label)
 
     @property
     def awaited(self) -> bool:
@@ -123,15 +123,13 @@ class Block:
         raise AssertionError
 
     def _claimed(self) -> Flow[Decision]:
-        decision: Decision = InProgress(claimed(None, self._claim, 0), BUSY_FOR)
         try:
             yield from self._begin()
-            with suppress(InFlight):
-                decision = yield from self._decide()
+            decision = yield from self._decide()
         except BaseException as error:
             yield from self.undo()
-            if trouble.busy(error):
-                return decision
+            if isinstance(error, InFlight) or trouble.busy(error):
+                return InProgress(claimed(None, self._claim, 0), BUSY_FOR)
             explained = self._records.explained(error)
             if explained is not error:
                 raise explained from error
@@ -146,7 +144,7 @@ class Block:
         # What `connect` gave may be in a transaction already, which it ends itself: then nothing else is needed.
         if not (self._source.reopens and link.open):
             self._taken = self._whole and link.open
-            yield from link.take() if self._whole else link.begin()
+            yield from link.take() if self._whole else link.begin(asking=True)
             self._begun = True
 
     def _decide(self) -> Flow[Decision]:
@@ -169,16 +167,12 @@ class Block:
         """Keep the outcome and commit. If this returns it is durable, or part of the caller's own open transaction."""
         if self._link is None or self._plan is None:
             raise TypeError(self)
+        closing = self._plan.closing(settlement) if self._begun and self._link.closes else None
+        if closing is None:
+            yield from self._keep(settlement)
+        refused: Exception | None = None
         try:
-            whole = yield from talk(self._plan.complete(settlement), self._link)
-        except BaseException:
-            yield from self.undo()
-            raise
-        if not whole:
-            yield from self.undo()
-            yield from self._ended()
-        try:
-            yield from self._commit()
+            refused = yield from self._commit(closing)
         except Exception as error:
             joined = self._joined
             yield from self.undo()
@@ -188,6 +182,24 @@ class Block:
             # Nobody waits for the commit any more: the same key finds out. What was opened is given back.
             yield from self.undo()
             raise
+        if refused is not None:
+            yield from self.undo()
+            if self._plan.missed(refused):
+                yield from self._ended()
+            raise refused
+
+    def _keep(self, settlement: Settlement) -> Flow[None]:
+        """The outcome, in a statement of its own."""
+        if self._link is None or self._plan is None:
+            raise TypeError(self)
+        try:
+            whole = yield from talk(self._plan.complete(settlement), self._link)
+        except BaseException:
+            yield from self.undo()
+            raise
+        if not whole:
+            yield from self.undo()
+            yield from self._ended()
 
     def undo(self) -> Flow[None]:
         """Keep nothing. What cannot be rolled back is a lost connection, and the database has done it."""
@@ -208,11 +220,16 @@ class Block:
         """Whether the caller's own transaction is the one that commits."""
         return not self._source.reopens and self._link is not None and self._link.joined
 
-    def _commit(self) -> Flow[None]:
+    def _commit(self, closing: Ask | None) -> Flow[Exception | None]:
+        """Commit, with the outcome if it is not kept yet. What comes back is why it could not be: nothing stands."""
         if self._begun and self._link is not None:
-            yield from self._link.commit()
+            if closing is None:
+                yield from self._link.commit()
+            elif (refused := (yield from self._link.close(*closing))) is not None:
+                return refused
             self._begun = False
         yield from self._source.leave()
+        return None
 
     def shut(self, note: str) -> Flow[None]:
         """Mark the operation as unknown, whatever became of the transaction: nobody runs it before somebody looks."""
@@ -282,7 +299,7 @@ def talk(steps: Steps[T], link: Link) -> Flow[T]:
         ask = next(steps)
         while True:
             try:
-                answer = yield from link.execute(*ask)
+                answer = yield from link.ask(*ask)
             except Exception as error:  # noqa: BLE001 - the plan decides what it means
                 ask = steps.throw(error)
             else:

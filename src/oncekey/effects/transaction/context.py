@@ -21,7 +21,6 @@ from oncekey.engine import events
 from oncekey.engine.common import say
 from oncekey.errors import ConfigurationError
 from oncekey.http.answer import not_granted
-from oncekey.http.capture import completed
 
 if TYPE_CHECKING:
     from oncekey.effects.transaction.records import Records
@@ -130,7 +129,7 @@ class Transaction:
         gate, claim = self._house.gate, exchange.claim
         if self._outcome is None:
             self.complete()
-        ending = completed(gate.policy)
+        ending = gate.kept
         outcome = gate.sealer.seal(claim.id, self._outcome or b"")
         settlement = Settlement(claim.id, claim.token, ending.target, outcome, ending.keep_for, ending.due_for)
         yield from block.complete(settlement)

@@ -15,6 +15,7 @@ from oncekey.stores.postgres.statements import texts_of
 from oncekey.stores.within import Ask, InFlight, Steps
 
 ROUNDS = 3
+UNREADABLE_TEXT = "22P02"
 
 
 @cache
@@ -68,9 +69,19 @@ class PostgresWithin:
 
     def complete(self, settlement: Settlement) -> Steps[bool]:
         """Keep the outcome. False: this is another transaction than the one in which the key was claimed."""
+        return bool((yield Ask(self._known["complete"], self._kept(settlement))).rows)
+
+    def closing(self, settlement: Settlement) -> Ask | None:
+        """The same, so that the server lets nothing behind it happen: a commit may be sent along."""
+        return Ask(self._known["close"], self._kept(settlement))
+
+    def missed(self, error: Exception) -> bool:
+        """Whether it was another transaction: nothing else in that statement is read from text."""
+        return getattr(error, "sqlstate", None) == UNREADABLE_TEXT
+
+    def _kept(self, settlement: Settlement) -> tuple[Any, ...]:
         id_, token, _, outcome, keep_for, due_for, _ = settlement
-        values = (id_, token, outcome, keep_for, due_for, self._number, Guarantee.TRANSACTIONAL.value)
-        return bool((yield Ask(self._known["complete"], values)).rows)
+        return id_, token, outcome, keep_for, due_for, self._number, Guarantee.TRANSACTIONAL.value
 
 
 def _lock(id_: bytes) -> int:
