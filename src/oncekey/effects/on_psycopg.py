@@ -105,7 +105,7 @@ class PsycopgLink:
         return bool(self.connection.autocommit) and not self.open
 
     def begin(self, *, asking: bool = False) -> Flow[None]:
-        """The block of psycopg itself, or, for an `ask`, what psycopg takes for one. In a transaction it is a savepoint."""
+        """The block of psycopg itself, or, for an `ask`, what it takes for one. In an open transaction a savepoint."""
         self.joined = self.open
         connection = self.connection
         if asking and not self.joined and pipelined.possible(connection) and getattr(connection, BLOCKS, None) == 0:
