@@ -56,7 +56,6 @@ class PsycopgLink:
 
     def __init__(self, connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
         self.connection = connection
-        self.adapters = ADAPTERS
         self.awaited = isinstance(connection, psycopg.AsyncConnection)
         self.joined = False
         self._block: Any = None
@@ -93,7 +92,7 @@ class PsycopgLink:
         if failed is not None:
             raise failed
         result = results[-1]
-        return Answer(pipelined.rows(self, result) if result.nfields else [], result.command_tuples or 0)
+        return Answer(pipelined.rows(result), result.command_tuples or 0)
 
     def _exchange(self, batch: list[pipelined.Statement]) -> Flow[pipelined.Results]:
         results: Any = pipelined.exchange(self.connection, batch)

@@ -29,6 +29,8 @@ class SqlalchemyLink:
         self.joined = False
         self.database = _database(owner)
         self._block: Any = None
+        # The transaction that was open at the last look, and the connection of the driver in it.
+        self._seen: tuple[Any, Any] = None, None
 
     @property
     def open(self) -> bool:
@@ -108,6 +110,14 @@ class SqlalchemyLink:
                 yield driver.connection.rollback()
 
     def _driver(self) -> Flow[Any]:
+        """The driver's own connection; as long as the transaction is the same one, so is that."""
+        transaction, driver = self._seen
+        if transaction is None or self.owner.get_transaction() is not transaction:
+            driver = yield from self._found()
+            self._seen = self.owner.get_transaction(), driver
+        return driver
+
+    def _found(self) -> Flow[Any]:
         connection = self.owner
         if isinstance(connection, Session | AsyncSession):
             connection = yield connection.connection()

@@ -9,13 +9,11 @@ DISCARD ALL forgets ours together with the caller's, and a connection that may n
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import psycopg
 from psycopg import capabilities, pq
-from psycopg.abc import AdaptContext
-from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
 from psycopg.waiting import Ready, Wait
 
@@ -24,16 +22,25 @@ try:
 except ImportError:  # a psycopg to come: its own cursors then send what we would
     BOOKS = False
 else:
-    BOOKS = all(hasattr(PrepareManager, name) for name in ("get", "maybe_add_to_cache", "validate", "maintain_gen"))
+    WORDS = ("get", "maybe_add_to_cache", "validate", "maintain_gen")
+    BOOKS = capabilities.has_pipeline() and all(hasattr(PrepareManager, word) for word in WORDS)
 
 Connection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Results = list[pq.abc.PGresult]
 BINARY: Final = pq.Format.BINARY
+OK, OFF, ACTIVE = pq.ConnStatus.OK, pq.PipelineStatus.OFF, pq.TransactionStatus.ACTIVE
 UNRUN: Final = frozenset({pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED})
 SYNC, FAILED, COMMAND_OK = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.COMMAND_OK
 _INT8: Final = struct.Struct(">q").pack
 # The kinds of value that our statements have, as the server names them. A NULL is of any kind: the cast says which.
+# Their texts are plain ASCII: the number of a transaction.
 BOOL, BYTEA, INT8, TEXT, ANY = 16, 17, 20, 25, 0
+LOADERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    BOOL: lambda value: value == b"\1",
+    BYTEA: bytes,
+    TEXT: bytes.decode,
+    **dict.fromkeys((INT8, 21, 23), lambda value: int.from_bytes(value, "big", signed=True)),
+}
 
 
 class Statement(NamedTuple):
@@ -77,13 +84,7 @@ def statement(sql: str, values: Sequence[Any]) -> Statement:
 def possible(connection: Connection) -> bool:
     """Whether this connection can do so now: not while the caller has a pipeline of its own."""
     pgconn = connection.pgconn
-    return (
-        BOOKS
-        and capabilities.has_pipeline()
-        and pgconn.status == pq.ConnStatus.OK
-        and pgconn.pipeline_status == pq.PipelineStatus.OFF
-        and pgconn.transaction_status != pq.TransactionStatus.ACTIVE
-    )
+    return BOOKS and pgconn.status == OK and pgconn.pipeline_status == OFF and pgconn.transaction_status != ACTIVE
 
 
 def begin(connection: Connection) -> Statement:
@@ -174,10 +175,12 @@ def raised(connection: Connection, results: Results) -> Exception | None:
     return None
 
 
-def rows(context: AdaptContext, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
-    """What a statement gave."""
-    if not result.ntuples:
-        return []
-    transformer = Transformer(context)
-    transformer.set_pgresult(result)
-    return transformer.load_rows(0, result.ntuples, tuple)
+def rows(result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+    """What a statement gave. Nearly always all but two or three of its columns are NULL."""
+    columns = range(result.nfields)
+    return [tuple([_loaded(result, row, column) for column in columns]) for row in range(result.ntuples)]
+
+
+def _loaded(result: pq.abc.PGresult, row: int, column: int) -> Any:
+    value = result.get_value(row, column)
+    return value if value is None else LOADERS[result.ftype(column)](value)
