@@ -43,8 +43,11 @@ class Link(Protocol):
         """Whether a statement would be committed by itself: no transaction is open, and none begins with it."""
         ...
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
-        """The same for a statement of our stores, each of whose values is cast to what it is, by the shortest way."""
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
+        """The same for a statement of our stores, each of whose values is cast, by the shortest way.
+
+        `then` is another one, to go right behind it.
+        """
         ...
 
     def begin(self, *, asking: bool = False) -> Flow[None]:
@@ -70,6 +73,10 @@ class Link(Protocol):
 
     def commit(self) -> Flow[None]:
         """End what `begin` began, and keep it."""
+        ...
+
+    def commit_asked(self) -> Flow[None]:
+        """End it and keep what was asked for here, but nothing that its owner has not written yet, or would do then."""
         ...
 
     def rollback(self) -> Flow[None]:

@@ -30,6 +30,7 @@ class DjangoLink:
             raise ConfigurationError(f"transactions work on {' and '.join(DATABASES)} today, and {alias!r} is {vendor}")
         self.database = DATABASES[vendor]
         self._block: Any = None
+        self._hooks = 0
 
     @property
     def wrapper(self) -> Any:
@@ -53,11 +54,16 @@ class DjangoLink:
             rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
             return Answer(rows, cursor.rowcount)
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
         """The same for one of ours."""
         self.wrapper.ensure_connection()
         driver = connections.found(self.wrapper.connection)
-        return (yield from (self.execute if driver is None else driver.ask)(sql, values))
+        if driver is not None:
+            return (yield from driver.ask(sql, values, then))
+        answer = yield from self.execute(sql, values)
+        if then:
+            yield from self.execute(then)
+        return answer
 
     def commits_each(self) -> Flow[bool]:
         """Outside of `atomic`, as Django is unless told otherwise."""
@@ -69,6 +75,7 @@ class DjangoLink:
         del asking
         yield
         self.joined = self.open
+        self._hooks = len(self.wrapper.run_on_commit)
         self._block = transaction.atomic(using=self.alias)
         self._block.__enter__()
 
@@ -89,6 +96,12 @@ class DjangoLink:
         """Leave `atomic`. Code inside may have asked for a rollback, and then that is what it does."""
         yield
         self._block.__exit__(None, None, None)
+
+    def commit_asked(self) -> Flow[None]:
+        """The same, without what the code inside wanted to happen after it, or that it be rolled back."""
+        del self.wrapper.run_on_commit[self._hooks :]
+        self.wrapper.needs_rollback = False
+        yield from self.commit()
 
     def rollback(self) -> Flow[None]:
         """Leave `atomic` by an error."""

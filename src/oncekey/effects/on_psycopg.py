@@ -77,21 +77,26 @@ class PsycopgLink:
         rows = (yield cursor.fetchall()) if cursor.pgresult is not None and cursor.pgresult.nfields else []
         return Answer(rows, cursor.rowcount)
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
         """The same for one of ours; the BEGIN that it needs travels with it."""
         connection, beginning, self._beginning = self.connection, self._beginning, None
         if not pipelined.possible(connection):
-            return (yield from self.execute(sql, values))
+            answer = yield from self.execute(sql, values)
+            if then:
+                yield from self.execute(then)
+            return answer
         if beginning is None and not self.open and not connection.autocommit:
             beginning = pipelined.begin(connection)
         batch = [pipelined.statement(sql, values)]
         if beginning is not None:
             batch.insert(0, beginning)
+        if then:
+            batch.append(pipelined.plain(then))
         results = yield from self._exchange(batch)
         failed = pipelined.raised(connection, results)
         if failed is not None:
             raise failed
-        result = results[-1]
+        result = results[beginning is not None]
         return Answer(pipelined.rows(result), result.command_tuples or 0)
 
     def _exchange(self, batch: list[pipelined.Statement]) -> Flow[pipelined.Results]:
@@ -156,6 +161,10 @@ class PsycopgLink:
     def commit(self) -> Flow[None]:
         """The block's end."""
         yield self.connection.commit() if self._unblocked() else self._end(None)
+
+    def commit_asked(self) -> Flow[None]:
+        """The same: psycopg holds nothing back."""
+        return self.commit()
 
     def rollback(self) -> Flow[None]:
         """The block's end, undone. psycopg logs what goes wrong here, and the server forgets the transaction anyway."""

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.util import greenlet_spawn
 
 from oncekey.effects import connections
 from oncekey.effects.link import PLACE, Answer, Database, Flow, Link
@@ -31,6 +32,7 @@ class SqlalchemyLink:
         self._block: Any = None
         # The transaction that was open at the last look, and the connection of the driver in it.
         self._seen: tuple[Any, Any] = None, None
+        self._raw: Any = None
 
     @property
     def open(self) -> bool:
@@ -48,12 +50,15 @@ class SqlalchemyLink:
         rows = [tuple(row) for row in result.fetchall()] if result.returns_rows else []
         return Answer(rows, result.rowcount)
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
         """The same for one of ours."""
         driver = yield from self._driver()
-        if driver is None:
-            return (yield from self.execute(sql, values))
-        answer: Answer = yield from driver.ask(sql, values)
+        if driver is not None:
+            answer: Answer = yield from driver.ask(sql, values, then)
+            return answer
+        answer = yield from self.execute(sql, values)
+        if then:
+            yield from self.execute(then)
         return answer
 
     def commits_each(self) -> Flow[bool]:
@@ -97,6 +102,13 @@ class SqlalchemyLink:
         """Keep it."""
         yield self._block.commit()
 
+    def commit_asked(self) -> Flow[None]:
+        """The driver's commit, not the session's, which would write what it still holds and tell its listeners."""
+        yield from self._driver()
+        dbapi = self._raw.dbapi_connection
+        yield greenlet_spawn(dbapi.commit) if self.awaited else dbapi.commit()
+        yield self.owner.rollback()
+
     def rollback(self) -> Flow[None]:
         """Undo it; without a savepoint, whatever is open now: the caller may have ended what we had begun."""
         if self.joined:
@@ -121,7 +133,7 @@ class SqlalchemyLink:
         connection = self.owner
         if isinstance(connection, Session | AsyncSession):
             connection = yield connection.connection()
-        raw = (yield connection.get_raw_connection()) if self.awaited else connection.connection
+        self._raw = raw = (yield connection.get_raw_connection()) if self.awaited else connection.connection
         return connections.found(raw.driver_connection)
 
 

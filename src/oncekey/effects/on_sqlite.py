@@ -40,12 +40,14 @@ class SqliteLink:
         yield cursor.close()
         return Answer(rows, count)
 
-    def ask(self, sql: str, values: Sequence[Any] = ()) -> Flow[Answer]:
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
         """The same for one of ours, which is spelt as SQLite spells it. All of them go through one cursor."""
         cursor, awaited = self._cursor, self.awaited
         if cursor is None:
             cursor = (yield self.connection.cursor()) if awaited else self.connection.cursor()
             cursor.row_factory, self._cursor = None, cursor
+        if then:
+            raise TypeError(then)  # there is no way to spare
         done = cursor.execute(sql, values)
         if awaited:
             yield done
@@ -88,6 +90,10 @@ class SqliteLink:
             yield self.connection.commit()
             return
         yield from self.ask(f"RELEASE {SAVEPOINT}" if self.joined else "COMMIT")
+
+    def commit_asked(self) -> Flow[None]:
+        """The same: it holds nothing back."""
+        return self.commit()
 
     def rollback(self) -> Flow[None]:
         """Undo it, if there is still something open."""

@@ -8,6 +8,7 @@ DISCARD ALL forgets ours together with the caller's, and a connection that may n
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, NamedTuple, cast
@@ -52,8 +53,14 @@ class Statement(NamedTuple):
     plain: bool = False
 
 
-BEGIN_PLAIN: Final = Statement(b"BEGIN", plain=True)
-COMMIT: Final = Statement(b"COMMIT", plain=True)
+@functools.cache
+def plain(sql: str) -> Statement:
+    """One without values, which is not worth preparing."""
+    return Statement(sql.encode(), plain=True)
+
+
+BEGIN_PLAIN: Final = plain("BEGIN")
+COMMIT: Final = plain("COMMIT")
 
 
 def statement(sql: str, values: Sequence[Any]) -> Statement:
@@ -99,7 +106,7 @@ def begin(connection: Connection) -> Statement:
         words.append("READ ONLY" if read_only else "READ WRITE")
     if deferrable is not None:
         words.append("DEFERRABLE" if deferrable else "NOT DEFERRABLE")
-    return Statement(" ".join(words).encode(), plain=True)
+    return plain(" ".join(words))
 
 
 def exchange(connection: Connection, batch: Sequence[Statement]) -> Any:

@@ -5,6 +5,7 @@ Flows, as in effects.link: the same under threads and under asyncio. The order o
     enter      a connection, a transaction, the claim in it. Execute and Replay leave it open, everything else undoes it
     complete   the outcome in it, then the commit. A commit that nobody confirmed is looked for, by a write
     undo       nothing has happened
+    doubt      the work is undone and the key is shut: what it has done elsewhere is not known
 
 Who commits in between, by himself, commits a claim without its outcome: `complete` notices and raises, and the
 operation is unknown, also if the process dies first. Nobody runs it again before that is resolved.
@@ -44,6 +45,7 @@ BUSY_FOR = 1000
 # A duplicate that waits looks again after this long, then ever more seldom.
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 FIRST_PAUSE = 0.02
+UNSURE = "the handler raised OutcomeUnknown: what it has done elsewhere is not known"
 ENDED = "the transaction was ended by the code inside of it"
 
 
@@ -225,16 +227,56 @@ class Block:
         if self._begun and self._link is not None:
             if closing is None:
                 yield from self._link.commit()
-            elif (refused := (yield from self._link.close(*closing))) is not None:
+            elif (refused := (yield from self._link.close(closing.sql, closing.values))) is not None:
                 return refused
             self._begun = False
         yield from self._source.leave()
         return None
 
+    def doubt(self, note: str) -> Flow[None]:
+        """Undo the work and shut the key, for nobody knows what it has done elsewhere.
+
+        In one commit, so that nobody comes between; where that fails, or somebody else commits, one after the other.
+        """
+        for way in (self._doubted, self._doubted_beside):
+            try:
+                kept = yield from way(self._unknown(note))
+            except Exception as error:  # noqa: BLE001 - there is another way
+                kept = False
+                log.warning("a key could not be shut in the transaction that had claimed it: %s", error)
+            finally:
+                yield from self.undo()
+            if kept:
+                return
+        yield from self.shut(note)
+
+    def _doubted(self, unknown: Settlement) -> Flow[bool]:
+        """Where we end the transaction, or whoever does so knows that somebody is answered after it."""
+        link, plan = self._link, self._plan
+        if link is None or plan is None or not self._begun or (link.joined and not self._whole):
+            return False
+        yield from link.execute(f"ROLLBACK TO SAVEPOINT {plan.mark}")
+        if not (yield from talk(plan.doubt(unknown), link)):
+            return False
+        yield from link.commit_asked()
+        self._begun = False
+        return True
+
+    def _doubted_beside(self, unknown: Settlement) -> Flow[bool]:
+        """In the caller's transaction on SQLite, which lets no other connection write: true when the caller commits."""
+        link, plan = self._link, self._plan
+        if link is None or plan is None or link.database != "sqlite" or not (self._joined and link.open):
+            return False
+        decision = yield from self._decide()
+        return isinstance(decision, Execute) and (yield from talk(plan.doubt(unknown), link))
+
+    def _unknown(self, note: str) -> Settlement:
+        due_for = self._exchange.gate.terms.reconcile_after_for
+        return Settlement(self._claim.id, self._claim.token, State.UNKNOWN, due_for=due_for, note=note)
+
     def shut(self, note: str) -> Flow[None]:
         """Mark the operation as unknown, whatever became of the transaction: nobody runs it before somebody looks."""
-        due_for = self._exchange.gate.terms.reconcile_after_for
-        unknown = Settlement(self._claim.id, self._claim.token, State.UNKNOWN, due_for=due_for, note=note)
+        unknown = self._unknown(note)
         try:
             if (yield from self._ask("settle", unknown)) != DONE:
                 # Our claim was rolled back. What came after that may have been committed, statement by statement.

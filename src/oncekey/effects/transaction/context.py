@@ -15,11 +15,11 @@ from oncekey.core.decision import Execute, Replay
 from oncekey.core.keys import key_ref
 from oncekey.effects.link import Flow, drive, drive_async
 from oncekey.effects.transaction import trouble, values
-from oncekey.effects.transaction.block import FIRST_PAUSE, Block, jittered
+from oncekey.effects.transaction.block import FIRST_PAUSE, UNSURE, Block, jittered
 from oncekey.effects.transaction.request import Request
 from oncekey.engine import events
 from oncekey.engine.common import say
-from oncekey.errors import ConfigurationError
+from oncekey.errors import ConfigurationError, OutcomeUnknown
 from oncekey.http.answer import not_granted
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ class Transaction:
         block, exchange = self._block, self._exchange
         if block is None or exchange is None:
             raise TypeError(self)
+        if isinstance(error, OutcomeUnknown) and not self.replayed:
+            yield from block.doubt(UNSURE)
+            self._house.said.say(events.TURNED_UNKNOWN, exchange.claim.id, UNSURE)
+            return
         # What a replay has written was not meant: it is undone too.
         if error is not None or self.replayed:
             yield from block.undo()

@@ -16,6 +16,9 @@ from oncekey.stores.within import Ask, InFlight, Steps
 
 ROUNDS = 3
 UNREADABLE_TEXT = "22P02"
+# Behind the claim: what the work has written can be undone while the key stays taken.
+MARK = "oncekey_claimed"
+SAVEPOINT = f"SAVEPOINT {MARK}"
 
 
 @cache
@@ -25,6 +28,8 @@ def _known(table: str) -> dict[str, str]:
 
 class PostgresWithin:
     """One attempt in one transaction, at any isolation level."""
+
+    mark = MARK
 
     def __init__(self, table: str) -> None:
         self._known = _known(table)
@@ -37,7 +42,7 @@ class PostgresWithin:
         values = (claim.id, _lock(claim.id), claim.token, claim.fingerprint, Guarantee.AT_MOST_ONCE.value)
         for _ in range(ROUNDS):
             ((self._locked, self._number, _, *row),) = (
-                yield Ask(self._known["claim"], (*values, claim.lease_for, *label))
+                yield Ask(self._known["claim"], (*values, claim.lease_for, *label), SAVEPOINT)
             ).rows
             if self._number is not None:
                 return Won(claim.lease_for)
@@ -61,7 +66,7 @@ class PostgresWithin:
             raise InFlight
         seen_, new = swap
         guard = (seen_.id, seen_.version, seen_.token or None, seen_.expires_at)
-        rows = (yield Ask(self._known["swap"], (*guard, *_columns(new)))).rows
+        rows = (yield Ask(self._known["swap"], (*guard, *_columns(new)), SAVEPOINT)).rows
         if not rows:
             return Stale((yield from self.look(seen_.id)))
         self._number = rows[0][0]
@@ -70,6 +75,11 @@ class PostgresWithin:
     def complete(self, settlement: Settlement) -> Steps[bool]:
         """Keep the outcome. False: this is another transaction than the one in which the key was claimed."""
         return bool((yield Ask(self._known["complete"], self._kept(settlement))).rows)
+
+    def doubt(self, settlement: Settlement) -> Steps[bool]:
+        """Keep that nobody knows what became of it."""
+        id_, token, _, _, _, due_for, note = settlement
+        return bool((yield Ask(self._known["doubt"], (id_, token, due_for, text(note), self._number))).rows)
 
     def closing(self, settlement: Settlement) -> Ask | None:
         """The same, so that the server lets nothing behind it happen: a commit may be sent along."""

@@ -8,7 +8,7 @@ from oncekey.core.commands import DONE, Claim, Claimed, Settlement, Swap, Won, W
 from oncekey.core.record import Seen
 from oncekey.errors import StoreUnavailable
 from oncekey.stores.memory import wall_clock
-from oncekey.stores.sqlite.plan import SqlitePlan, after, one
+from oncekey.stores.sqlite.plan import SqlitePlan, after, one, text
 from oncekey.stores.sqlite.plan import Steps as Planned
 from oncekey.stores.sqlite.statements import STATEMENTS, repeated
 from oncekey.stores.sqlite.steps import Change, Phase, Rows
@@ -23,6 +23,8 @@ _GONE: Final = "no such savepoint"
 
 class SqliteWithin:
     """One attempt in one transaction."""
+
+    mark = MARK
 
     def __init__(self) -> None:
         self._plan = SqlitePlan()
@@ -60,6 +62,12 @@ class SqliteWithin:
         now = wall_clock()
         values = (after(now, due_for), after(now, keep_for), outcome, id_, token)
         return (yield Ask(STATEMENTS["complete"], values)).changed == 1
+
+    def doubt(self, settlement: Settlement) -> Steps[bool]:
+        """Keep that nobody knows what became of it. The rollback to the mark has shown which transaction this is."""
+        yield Ask(f"RELEASE {MARK}")
+        values = (after(wall_clock(), settlement.due_for), text(settlement.note), settlement.id, settlement.token)
+        return (yield Ask(STATEMENTS["doubt"], values)).changed == 1
 
     def closing(self, settlement: Settlement) -> Ask | None:
         """None: there is no server, and no way to it to spare."""
