@@ -147,6 +147,8 @@ def _database(owner: Any) -> Database:
 
 def link(connection: object) -> Link | None:
     """A Link, if it is SQLAlchemy's."""
+    if isinstance(connection, Session | Connection):
+        return SqlalchemyLink(connection, awaited=False)
     if isinstance(connection, scoped_session | async_scoped_session):
         connection = connection()
     if isinstance(connection, AsyncSession | AsyncConnection):

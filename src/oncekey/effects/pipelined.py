@@ -32,10 +32,16 @@ BINARY: Final = pq.Format.BINARY
 OK, OFF, ACTIVE = pq.ConnStatus.OK, pq.PipelineStatus.OFF, pq.TransactionStatus.ACTIVE
 UNRUN: Final = frozenset({pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.PIPELINE_ABORTED})
 SYNC, FAILED, COMMAND_OK = pq.ExecStatus.PIPELINE_SYNC, pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.COMMAND_OK
-_INT8: Final = struct.Struct(">q").pack
 # The kinds of value that our statements have, as the server names them. A NULL is of any kind: the cast says which.
 # Their texts are plain ASCII: the number of a transaction.
 BOOL, BYTEA, INT8, TEXT, ANY = 16, 17, 20, 25, 0
+PACKED: Final[dict[type, tuple[int, Callable[[Any], bytes | None]]]] = {
+    bytes: (BYTEA, bytes),
+    int: (INT8, struct.Struct(">q").pack),
+    bool: (BOOL, lambda value: b"\1" if value else b"\0"),
+    str: (TEXT, lambda value: value.encode("ascii")),
+    type(None): (ANY, lambda value: value),
+}
 LOADERS: Final[dict[int, Callable[[bytes], Any]]] = {
     BOOL: lambda value: value == b"\1",
     BYTEA: bytes,
@@ -65,27 +71,15 @@ COMMIT: Final = plain("COMMIT")
 
 def statement(sql: str, values: Sequence[Any]) -> Statement:
     """One of ours: each of its values is cast, so a number is a long one whatever it is."""
-    types: list[int] = []
-    packed: list[bytes | None] = []
-    for value in values:
-        if value is None:
-            types.append(ANY)
-            packed.append(None)
-        elif value.__class__ is bytes:
-            types.append(BYTEA)
-            packed.append(value)
-        elif value.__class__ is int:
-            types.append(INT8)
-            packed.append(_INT8(value))
-        elif value.__class__ is bool:
-            types.append(BOOL)
-            packed.append(b"\1" if value else b"\0")
-        elif value.__class__ is str and value.isascii():  # alike in every encoding that a connection may have
-            types.append(TEXT)
-            packed.append(value.encode())
-        else:
-            raise TypeError(value)
-    return Statement(sql.encode(), tuple(types), tuple(packed))
+    kinds = [PACKED[value.__class__] for value in values]
+    packed = tuple([pack(value) for (_, pack), value in zip(kinds, values, strict=True)])
+    return Statement(_query(sql), tuple([kind for kind, _ in kinds]), packed)
+
+
+@functools.cache
+def _query(sql: str) -> bytes:
+    """The same bytes for the same text: the books look it up each time, and it is hashed once."""
+    return sql.encode()
 
 
 def possible(connection: Connection) -> bool:
@@ -184,10 +178,13 @@ def raised(connection: Connection, results: Results) -> Exception | None:
 
 def rows(result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
     """What a statement gave. Nearly always all but two or three of its columns are NULL."""
-    columns = range(result.nfields)
-    return [tuple([_loaded(result, row, column) for column in columns]) for row in range(result.ntuples)]
-
-
-def _loaded(result: pq.abc.PGresult, row: int, column: int) -> Any:
-    value = result.get_value(row, column)
-    return value if value is None else LOADERS[result.ftype(column)](value)
+    columns, value_at, type_of = range(result.nfields), result.get_value, result.ftype
+    return [
+        tuple(
+            [
+                value if (value := value_at(row, column)) is None else LOADERS[type_of(column)](value)
+                for column in columns
+            ]
+        )
+        for row in range(result.ntuples)
+    ]
