@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from oncekey import TransactionEnded
 from oncekey.core.record import State
 from oncekey.effects import pipelined
 from oncekey.effects.connections import execute, execute_async
+from tests.effects.transaction.cutting import Cutting
 from tests.effects.transaction.shop import INSERT, Shop
 from tests.stores.redis.proxy import Proxy, end
 
@@ -44,6 +46,38 @@ class Counting(Proxy):
                 self.ways += data.count(READY)
                 client.sendall(data)
         end(client)
+
+
+class Crashing(Cutting):
+    """A pooler whose server breaks while it commits: the commit took place, and an error is what the client hears."""
+
+    def __init__(self, url: str, code: bytes) -> None:
+        told = b"SFATAL\0VFATAL\0C" + code + b"\0Mserver conn crashed?\0\0"
+        self._told = b"E" + struct.pack(">i", len(told) + 4) + told
+        super().__init__(url, "reply")
+
+    def _replies(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                if self._to_lose:
+                    client.sendall(self._told + (READY + b"E" if self._to_lose > 1 else b""))
+                    break
+                client.sendall(data)
+        end(client)
+
+
+@pytest.mark.parametrize("code", [b"08P01", b"57P01", b"58000", b"XX000"])
+@pytest.mark.parametrize("ready", [1, 2])
+def test_an_error_that_is_no_answer_is_looked_into(shop: Shop, code: bytes, ready: int) -> None:
+    """What breaks on the way is told in place of the first answer, and says nothing of the commit behind it."""
+    with Crashing(shop.url, code) as proxy, psycopg.connect(proxy.url) as connection:
+        lose = proxy.lose_replies
+        proxy.lose_replies = lambda count=1: lose(ready)  # type: ignore[method-assign] # with more, it goes on as if well
+        assert order(shop, connection, "k") == "1"
+    assert shop.orders() == ["1"]
+    record = shop.record("k")
+    assert record is not None
+    assert (record.state, record.attempts) == (State.COMPLETED, 1)
 
 
 @contextmanager

@@ -228,6 +228,9 @@ class Block:
             if closing is None:
                 yield from self._link.commit()
             elif (refused := (yield from self._link.close(closing.sql, closing.values))) is not None:
+                if not trouble.told(refused):
+                    # Whatever broke on the way is heard in place of the first answer, and the commit was behind it.
+                    raise refused
                 return refused
             self._begun = False
         yield from self._source.leave()
