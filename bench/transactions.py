@@ -269,7 +269,7 @@ def show(found: dict[str, Any]) -> list[Piece]:
         Note(
             "One client on one connection; CPU is this process's. Statements and commits are what the database itself "
             "counts (pg_stat_statements, SQLite's trace), without those that begin and end a transaction, or set a "
-            "savepoint in it: there is one behind the claim, to which the work can be undone while the key stays shut. "
-            "What is spent more is so many microseconds, whatever the disk; the ratio is as good as its commit is long."
+            "savepoint in it: SQLite has one, which shows whether the code inside has ended the transaction. What is "
+            "spent more is so many microseconds, whatever the disk; the ratio is as good as the disk's commit is long."
         ),
     ]
