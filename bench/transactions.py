@@ -43,13 +43,20 @@ class Told(NamedTuple):
     commits: float
 
 
+class Ear(NamedTuple):
+    """What a database was told so far, and how to make it listen: it costs time where Python is told of each word."""
+
+    told: Callable[[], Told]
+    listen: Callable[[bool], None] = lambda on: None
+
+
 class Side(NamedTuple):
     """A kind of connection: how its bare transaction goes, what `once.transaction` takes, what counts."""
 
     bare: Callable[[Callable[[Any], Any]], None]
     given: Any
     execute: Callable[[Any, str, str], Any]
-    told: Callable[[], Told]
+    ear: Ear
 
 
 def measure(bench: Bench) -> dict[str, Any]:
@@ -111,10 +118,12 @@ def _round(runs: dict[str, Callable[[], None]], order: Sequence[str], each: int)
 
 def _counted(side: Side, run: Callable[[], None], count: int = 20) -> Told:
     """What one transaction tells the database."""
-    before = side.told()
+    side.ear.listen(True)
+    before = side.ear.told()
     for _ in range(count):
         run()
-    after = side.told()
+    after = side.ear.told()
+    side.ear.listen(False)
     return Told(*((late - early) / count for early, late in zip(before, after, strict=True)))
 
 
@@ -141,22 +150,22 @@ def _plainly(mark: str) -> Callable[[Any, str, str], Any]:
 def _psycopg(url: str) -> Iterator[Side]:
     import psycopg
 
-    with _postgres(url) as told, psycopg.connect(url) as connection:
+    with _postgres(url) as ear, psycopg.connect(url) as connection:
 
         def bare(work: Callable[[Any], Any]) -> None:
             with connection.transaction():
                 work(connection)
 
-        yield Side(bare, connection, _plainly("%s"), told)
+        yield Side(bare, connection, _plainly("%s"), ear)
 
 
 @contextlib.contextmanager
-def _postgres(url: str) -> Iterator[Callable[[], Told]]:
+def _postgres(url: str) -> Iterator[Ear]:
     """The tables, and what the server has counted, asked on another connection."""
     import psycopg
 
     count = (
-        "SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^(begin|commit|start|rollback)'), 0), "
+        "SELECT coalesce(sum(calls) FILTER (WHERE query !~* '^(begin|commit|start|rollback|savepoint)'), 0), "
         "coalesce(sum(calls) FILTER (WHERE query ~* '^commit'), 0) FROM pg_stat_statements "
         "WHERE query !~ 'pg_stat_statements'"
     )
@@ -164,7 +173,7 @@ def _postgres(url: str) -> Iterator[Callable[[], Told]]:
         watching.execute("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
         for table in TABLES:
             watching.execute(table.encode())
-        yield lambda: Told(*map(float, watching.execute(count.encode()).fetchone() or ()))
+        yield Ear(lambda: Told(*map(float, watching.execute(count.encode()).fetchone() or ())))
 
 
 @contextlib.contextmanager
@@ -172,25 +181,25 @@ def _session(url: str) -> Iterator[Side]:
     from sqlalchemy import create_engine
 
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with _postgres(url) as told, _sessions(engine) as side:
-        yield side(told)
+    with _postgres(url) as ear, _sessions(engine) as side:
+        yield side(ear)
     engine.dispose()
 
 
 @contextlib.contextmanager
 def _sqlite(url: str) -> Iterator[Side]:
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
-        told = _prepared(connection)
+        ear = _prepared(connection)
 
         def bare(work: Callable[[Any], Any]) -> None:
             with connection:
                 work(connection)
 
-        yield Side(bare, connection, _plainly("?"), told)
+        yield Side(bare, connection, _plainly("?"), ear)
 
 
-def _prepared(connection: Any) -> Callable[[], Told]:
-    """As the store keeps its file, with tables, and with what SQLite says that it runs."""
+def _prepared(connection: Any) -> Ear:
+    """As the store keeps its file, with tables; and what SQLite says that it runs."""
     connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;" + "; ".join(TABLES))
     seen: Counter[str] = Counter()
 
@@ -199,8 +208,10 @@ def _prepared(connection: Any) -> Callable[[], Told]:
         if word not in {"BEGIN", "SAVEPOINT", "RELEASE", "ROLLBACK"}:
             seen["commits" if word == "COMMIT" else "statements"] += 1
 
-    connection.set_trace_callback(heard)
-    return lambda: Told(seen["statements"], seen["commits"])
+    return Ear(
+        lambda: Told(seen["statements"], seen["commits"]),
+        lambda on: connection.set_trace_callback(heard if on else None),
+    )
 
 
 @contextlib.contextmanager
@@ -208,14 +219,14 @@ def _session_on_sqlite(url: str) -> Iterator[Side]:
     from sqlalchemy import StaticPool, create_engine
 
     with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"), check_same_thread=False)) as connection:
-        told = _prepared(connection)
+        ear = _prepared(connection)
         engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
         with _sessions(engine) as side:
-            yield side(told)
+            yield side(ear)
 
 
 @contextlib.contextmanager
-def _sessions(engine: Any) -> Iterator[Callable[[Callable[[], Told]], Side]]:
+def _sessions(engine: Any) -> Iterator[Callable[[Ear], Side]]:
     from sqlalchemy import text
     from sqlalchemy.orm import sessionmaker
 
@@ -226,8 +237,8 @@ def _sessions(engine: Any) -> Iterator[Callable[[Callable[[], Told]], Side]]:
             work(session)
 
     known = {statement: text(statement.format(mark=":number")) for statement in INSERTS}
-    yield lambda told: Side(
-        bare, make, lambda given, statement, order: given.execute(known[statement], {"number": order}), told
+    yield lambda ear: Side(
+        bare, make, lambda given, statement, order: given.execute(known[statement], {"number": order}), ear
     )
 
 

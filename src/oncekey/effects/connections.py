@@ -29,8 +29,9 @@ KINDS = {
 KNOWN = "a psycopg connection, an SQLAlchemy Session or Connection, Django's connection, or a sqlite3 connection"
 
 
-# Of each type that was met, the function that knew it.
+# Of each type that was met, the function that knew it, or how many libraries were there that did not.
 _known: dict[type, Callable[[object], Link | None]] = {}
+_strangers: dict[type, int] = {}
 
 
 def found(connection: object) -> Link | None:
@@ -38,13 +39,16 @@ def found(connection: object) -> Link | None:
     known = _known.get(type(connection))
     if known is not None:
         return known(connection)
-    for library, ours in KINDS.items():
-        if library in sys.modules:
-            recognise: Callable[[object], Link | None] = importlib.import_module(ours).link
-            link = recognise(connection)
-            if link is not None:
-                _known[type(connection)] = recognise
-                return link
+    loaded = [library for library in KINDS if library in sys.modules]
+    if _strangers.get(type(connection)) == len(loaded):
+        return None
+    for library in loaded:
+        recognise: Callable[[object], Link | None] = importlib.import_module(KINDS[library]).link
+        link = recognise(connection)
+        if link is not None:
+            _known[type(connection)] = recognise
+            return link
+    _strangers[type(connection)] = len(loaded)
     return None
 
 

@@ -43,16 +43,40 @@ class Link(Protocol):
         """Whether a statement would be committed by itself: no transaction is open, and none begins with it."""
         ...
 
-    def begin(self) -> Flow[None]:
-        """Open a transaction, or a savepoint in the one that is open."""
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
+        """The same for a statement of our stores, each of whose values is cast, by the shortest way.
+
+        `then` is another one, to go right behind it.
+        """
+        ...
+
+    def begin(self, *, asking: bool = False) -> Flow[None]:
+        """Open a transaction, or a savepoint in the one that is open. If an `ask` is next it may bring that along."""
         ...
 
     def take(self) -> Flow[None]:
-        """The same for whoever ends it: a transaction that is open already is taken over, as a whole."""
+        """The same for whoever asks next and ends it: a transaction that is open already is taken over, as a whole."""
+        ...
+
+    @property
+    def closes(self) -> bool:
+        """Whether there is a `close` for what has begun, as it is now."""
+        ...
+
+    def close(self, sql: str, values: Sequence[Any] = ()) -> Flow[Exception | None]:
+        """Run one statement and commit, at once.
+
+        What comes back is why the statement failed: then nothing was committed, and it is to be rolled back. What is
+        raised is what became of the commit.
+        """
         ...
 
     def commit(self) -> Flow[None]:
         """End what `begin` began, and keep it."""
+        ...
+
+    def commit_asked(self) -> Flow[None]:
+        """End it and keep what was asked for here, but nothing that its owner has not written yet, or would do then."""
         ...
 
     def rollback(self) -> Flow[None]:

@@ -30,6 +30,7 @@ class DjangoLink:
             raise ConfigurationError(f"transactions work on {' and '.join(DATABASES)} today, and {alias!r} is {vendor}")
         self.database = DATABASES[vendor]
         self._block: Any = None
+        self._hooks = 0
 
     @property
     def wrapper(self) -> Any:
@@ -53,15 +54,28 @@ class DjangoLink:
             rows = [tuple(row) for row in cursor.fetchall()] if cursor.description else []
             return Answer(rows, cursor.rowcount)
 
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
+        """The same for one of ours."""
+        self.wrapper.ensure_connection()
+        driver = connections.found(self.wrapper.connection)
+        if driver is not None:
+            return (yield from driver.ask(sql, values, then))
+        answer = yield from self.execute(sql, values)
+        if then:
+            yield from self.execute(then)
+        return answer
+
     def commits_each(self) -> Flow[bool]:
         """Outside of `atomic`, as Django is unless told otherwise."""
         yield from ()
         return not self.wrapper.in_atomic_block and self.wrapper.get_autocommit()
 
-    def begin(self) -> Flow[None]:
+    def begin(self, *, asking: bool = False) -> Flow[None]:
         """Enter `atomic`."""
+        del asking
         yield
         self.joined = self.open
+        self._hooks = len(self.wrapper.run_on_commit)
         self._block = transaction.atomic(using=self.alias)
         self._block.__enter__()
 
@@ -69,10 +83,25 @@ class DjangoLink:
         """As `begin`: Django itself ends the outermost `atomic`, and nobody else may."""
         yield from self.begin()
 
+    @property
+    def closes(self) -> bool:
+        """Never: Django's commit has hooks."""
+        return False
+
+    def close(self, sql: str, values: Sequence[Any] = ()) -> Flow[Exception | None]:
+        """See `closes`."""
+        raise TypeError(sql, values)
+
     def commit(self) -> Flow[None]:
         """Leave `atomic`. Code inside may have asked for a rollback, and then that is what it does."""
         yield
         self._block.__exit__(None, None, None)
+
+    def commit_asked(self) -> Flow[None]:
+        """The same, without what the code inside wanted to happen after it, or that it be rolled back."""
+        del self.wrapper.run_on_commit[self._hooks :]
+        self.wrapper.needs_rollback = False
+        yield from self.commit()
 
     def rollback(self) -> Flow[None]:
         """Leave `atomic` by an error."""

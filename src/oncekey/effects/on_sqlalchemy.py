@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.util import greenlet_spawn
 
 from oncekey.effects import connections
 from oncekey.effects.link import PLACE, Answer, Database, Flow, Link
@@ -29,6 +30,9 @@ class SqlalchemyLink:
         self.joined = False
         self.database = _database(owner)
         self._block: Any = None
+        # The transaction that was open at the last look, and the connection of the driver in it.
+        self._seen: tuple[Any, Any] = None, None
+        self._raw: Any = None
 
     @property
     def open(self) -> bool:
@@ -46,13 +50,25 @@ class SqlalchemyLink:
         rows = [tuple(row) for row in result.fetchall()] if result.returns_rows else []
         return Answer(rows, result.rowcount)
 
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
+        """The same for one of ours."""
+        driver = yield from self._driver()
+        if driver is not None:
+            answer: Answer = yield from driver.ask(sql, values, then)
+            return answer
+        answer = yield from self.execute(sql, values)
+        if then:
+            yield from self.execute(then)
+        return answer
+
     def commits_each(self) -> Flow[bool]:
         """SQLAlchemy begins by itself, unless the driver's connection was set to AUTOCOMMIT."""
         driver = yield from self._driver()
         return driver is not None and bool((yield from driver.commits_each()))
 
-    def begin(self) -> Flow[None]:
+    def begin(self, *, asking: bool = False) -> Flow[None]:
         """SQLAlchemy's transaction, or a savepoint in the one that has begun."""
+        del asking
         self.joined = self.open
         self._block = yield self.owner.begin_nested() if self.joined else self.owner.begin()
         if self.database == "sqlite" and not self.joined:
@@ -73,9 +89,25 @@ class SqlalchemyLink:
         if driver is not None and not driver.connection.in_transaction:
             yield from driver.execute("BEGIN IMMEDIATE")
 
+    @property
+    def closes(self) -> bool:
+        """Never: a session's own commit has hooks, and writes what is still unwritten."""
+        return False
+
+    def close(self, sql: str, values: Sequence[Any] = ()) -> Flow[Exception | None]:
+        """See `closes`."""
+        raise TypeError(sql, values)
+
     def commit(self) -> Flow[None]:
         """Keep it."""
         yield self._block.commit()
+
+    def commit_asked(self) -> Flow[None]:
+        """The driver's commit, not the session's, which would write what it still holds and tell its listeners."""
+        yield from self._driver()
+        dbapi = self._raw.dbapi_connection
+        yield greenlet_spawn(dbapi.commit) if self.awaited else dbapi.commit()
+        yield self.owner.rollback()
 
     def rollback(self) -> Flow[None]:
         """Undo it; without a savepoint, whatever is open now: the caller may have ended what we had begun."""
@@ -90,10 +122,18 @@ class SqlalchemyLink:
                 yield driver.connection.rollback()
 
     def _driver(self) -> Flow[Any]:
+        """The driver's own connection; as long as the transaction is the same one, so is that."""
+        transaction, driver = self._seen
+        if transaction is None or self.owner.get_transaction() is not transaction:
+            driver = yield from self._found()
+            self._seen = self.owner.get_transaction(), driver
+        return driver
+
+    def _found(self) -> Flow[Any]:
         connection = self.owner
         if isinstance(connection, Session | AsyncSession):
             connection = yield connection.connection()
-        raw = (yield connection.get_raw_connection()) if self.awaited else connection.connection
+        self._raw = raw = (yield connection.get_raw_connection()) if self.awaited else connection.connection
         return connections.found(raw.driver_connection)
 
 
@@ -107,6 +147,8 @@ def _database(owner: Any) -> Database:
 
 def link(connection: object) -> Link | None:
     """A Link, if it is SQLAlchemy's."""
+    if isinstance(connection, Session | Connection):
+        return SqlalchemyLink(connection, awaited=False)
     if isinstance(connection, scoped_session | async_scoped_session):
         connection = connection()
     if isinstance(connection, AsyncSession | AsyncConnection):

@@ -23,6 +23,7 @@ class SqliteLink:
         self.awaited = awaited
         self.joined = False
         self._taken = False
+        self._cursor: Any = None
 
     @property
     def open(self) -> bool:
@@ -39,6 +40,21 @@ class SqliteLink:
         yield cursor.close()
         return Answer(rows, count)
 
+    def ask(self, sql: str, values: Sequence[Any] = (), then: str = "") -> Flow[Answer]:
+        """The same for one of ours, which is spelt as SQLite spells it. All of them go through one cursor."""
+        cursor, awaited = self._cursor, self.awaited
+        if cursor is None:
+            cursor = (yield self.connection.cursor()) if awaited else self.connection.cursor()
+            cursor.row_factory, self._cursor = None, cursor
+        if then:
+            raise TypeError(then)  # there is no way to spare
+        done = cursor.execute(sql, values)
+        if awaited:
+            yield done
+        if cursor.description is None:
+            return Answer([], cursor.rowcount)
+        return Answer((yield cursor.fetchall()) if awaited else cursor.fetchall(), cursor.rowcount)
+
     def commits_each(self) -> Flow[bool]:
         """In autocommit, as Python 3.12 spells it or as older ones do, outside of a BEGIN."""
         yield from ()
@@ -46,10 +62,11 @@ class SqliteLink:
         single = getattr(owner, "autocommit", -1) is True or self.connection.isolation_level is None
         return single and not self.connection.in_transaction
 
-    def begin(self) -> Flow[None]:
+    def begin(self, *, asking: bool = False) -> Flow[None]:
         """Take the write lock at once, for a read that turns into a write is refused without waiting."""
+        del asking
         self.joined, self._taken = self.open, False
-        yield from self.execute(f"SAVEPOINT {SAVEPOINT}" if self.joined else "BEGIN IMMEDIATE")
+        yield from self.ask(f"SAVEPOINT {SAVEPOINT}" if self.joined else "BEGIN IMMEDIATE")
 
     def take(self) -> Flow[None]:
         """The transaction that is open. The connection ends it in its own way: not all may be told by a statement."""
@@ -58,12 +75,25 @@ class SqliteLink:
             return
         self.joined, self._taken = False, True
 
+    @property
+    def closes(self) -> bool:
+        """Never: there is no way to spare."""
+        return False
+
+    def close(self, sql: str, values: Sequence[Any] = ()) -> Flow[Exception | None]:
+        """See `closes`."""
+        raise TypeError(sql, values)
+
     def commit(self) -> Flow[None]:
         """Keep it."""
         if self._taken:
             yield self.connection.commit()
             return
-        yield from self.execute(f"RELEASE {SAVEPOINT}" if self.joined else "COMMIT")
+        yield from self.ask(f"RELEASE {SAVEPOINT}" if self.joined else "COMMIT")
+
+    def commit_asked(self) -> Flow[None]:
+        """The same: it holds nothing back."""
+        return self.commit()
 
     def rollback(self) -> Flow[None]:
         """Undo it, if there is still something open."""

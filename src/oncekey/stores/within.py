@@ -16,10 +16,11 @@ T = TypeVar("T")
 
 
 class Ask(NamedTuple):
-    """A statement for the caller's connection."""
+    """A statement for the caller's connection, and perhaps one without values or answer to go right behind it."""
 
     sql: str
     values: Sequence[Any] = ()
+    then: str = ""
 
 
 class Got(Protocol):
@@ -42,10 +43,24 @@ class Within(Protocol):
     """The verbs.
 
     What is claimed is EXECUTING and AT_MOST_ONCE, so that whoever commits it without its outcome leaves an operation
-    that turns unknown, and is never run again by itself.
+    that turns unknown, and is never run again by itself. Behind it stands a savepoint, the `mark`.
     """
+
+    mark: str
 
     def claim(self, claim: Claim) -> Steps[Claimed]: ...
     def look(self, id_: bytes) -> Steps[Seen | None]: ...
     def swap(self, swap: Swap) -> Steps[Written]: ...
     def complete(self, settlement: Settlement) -> Steps[bool]: ...
+
+    def doubt(self, settlement: Settlement) -> Steps[bool]:
+        """Keep that nobody knows, after a rollback to the mark. False as in `complete`."""
+        ...
+
+    def closing(self, settlement: Settlement) -> Ask | None:
+        """`complete` as one statement that fails where it would have said False; None where there is none."""
+        ...
+
+    def missed(self, error: Exception) -> bool:
+        """Whether that is why it failed."""
+        ...

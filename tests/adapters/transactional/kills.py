@@ -109,7 +109,7 @@ class House:
         if child == 0:
             signal.alarm(LONG)
             self.fuse.left = steps
-            for name in ("take", "execute", "commit"):
+            for name in ("take", "execute", "ask", "commit"):
                 self.fuse.watch(SqlalchemyLink, name)
             self.serve()
             os._exit(0)

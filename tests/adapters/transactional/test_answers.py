@@ -9,7 +9,9 @@ import psycopg
 import pytest
 
 from oncekey.core.record import State
+from oncekey.effects.transaction.block import Block
 from tests.adapters.transactional.apps import KINDS, Kind, headers, installation, named
+from tests.effects.kinds import on_psycopg, on_sqlite
 from tests.effects.transaction.shop import Shop
 
 each = pytest.mark.parametrize("kind", KINDS, ids=named)
@@ -81,6 +83,31 @@ def test_an_outcome_that_is_unknown_keeps_the_key_shut(kind: Kind, shop: Shop) -
     record = shop.record("k")
     assert record is not None
     assert (record.state, shop.orders()) == (State.UNKNOWN, [])
+
+
+@each
+def test_nobody_comes_between_the_doubt_and_the_shut_key(
+    kind: Kind, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim stands until it says that nobody knows: a gap, where a duplicate would run, is nowhere left."""
+    asked: Any = {"key": "k", "operation": "POST /orders", "caller": headers(None)["Authorization"]}
+    came, shut = [], Block.shut
+
+    def late(block: Block, note: str) -> Any:
+        native = on_psycopg if kind.database == "postgresql" else on_sqlite
+        with native(shop.url) as connection, installation(shop.url).transaction(connection, **asked):
+            came.append("a duplicate")
+        return shut(block, note)
+
+    monkeypatch.setattr(Block, "shut", late)
+    with kind.opened(shop.url) as post:
+        assert post("k", number="1", do="unknown").problem == "outcome-unknown"
+        assert (came, shop.orders()) == ([], [])
+        assert post("k", number="1", do="unknown").problem == "outcome-unknown"
+        assert post("another", number="2").status == 201
+    record = shop.record("k")
+    assert record is not None
+    assert (record.state, shop.orders()) == (State.UNKNOWN, ["2"])
 
 
 @each

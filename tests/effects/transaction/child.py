@@ -36,9 +36,9 @@ class Fuse:
         """Count before and after this method."""
         method = getattr(kind, name)
 
-        def watched(*args: Any) -> Any:
+        def watched(*args: Any, **more: Any) -> Any:
             self.burn()
-            answer = yield from method(*args)
+            answer = yield from method(*args, **more)
             self.burn()
             return answer
 
@@ -61,7 +61,7 @@ def killed(shop: Shop, key: str, steps: int) -> bool:
     if child == 0:
         fuse = Fuse(steps)
         for kind in (PsycopgLink, SqliteLink):
-            for name in ("begin", "execute", "commit"):
+            for name in ("begin", "execute", "ask", "close", "commit"):
                 fuse.watch(kind, name)
         order(shop, key)
         os._exit(0)

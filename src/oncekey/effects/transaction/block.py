@@ -5,6 +5,7 @@ Flows, as in effects.link: the same under threads and under asyncio. The order o
     enter      a connection, a transaction, the claim in it. Execute and Replay leave it open, everything else undoes it
     complete   the outcome in it, then the commit. A commit that nobody confirmed is looked for, by a write
     undo       nothing has happened
+    doubt      the work is undone and the key is shut: what it has done elsewhere is not known
 
 Who commits in between, by himself, commits a claim without its outcome: `complete` notices and raises, and the
 operation is unknown, also if the process dies first. Nobody runs it again before that is resolved.
@@ -28,7 +29,7 @@ from oncekey.effects.transaction.source import Source, Undone
 from oncekey.engine.common import release
 from oncekey.engine.events import log
 from oncekey.errors import OutcomeUnknown, StoreError, TransactionEnded
-from oncekey.stores.within import InFlight, Steps
+from oncekey.stores.within import Ask, InFlight, Steps
 
 if TYPE_CHECKING:
     from oncekey.effects.transaction.records import Records
@@ -44,6 +45,7 @@ BUSY_FOR = 1000
 # A duplicate that waits looks again after this long, then ever more seldom.
 FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 FIRST_PAUSE = 0.02
+UNSURE = "the handler raised OutcomeUnknown: what it has done elsewhere is not known"
 ENDED = "the transaction was ended by the code inside of it"
 
 
@@ -85,8 +87,8 @@ class Block:
         self._begun = False
         self._whole = whole
         self._taken = False
-        claim = exchange.claim
-        self._claim = claim._replace(guarantee=Guarantee.AT_MOST_ONCE, state=State.EXECUTING)
+        id_, token, fingerprint, lease_for, _, _, label = exchange.claim
+        self._claim = Claim(id_, token, fingerprint, lease_for, State.EXECUTING, Guarantee.AT_MOST_ONCE, label)
 
     @property
     def awaited(self) -> bool:
@@ -123,15 +125,13 @@ class Block:
         raise AssertionError
 
     def _claimed(self) -> Flow[Decision]:
-        decision: Decision = InProgress(claimed(None, self._claim, 0), BUSY_FOR)
         try:
             yield from self._begin()
-            with suppress(InFlight):
-                decision = yield from self._decide()
+            decision = yield from self._decide()
         except BaseException as error:
             yield from self.undo()
-            if trouble.busy(error):
-                return decision
+            if isinstance(error, InFlight) or trouble.busy(error):
+                return InProgress(claimed(None, self._claim, 0), BUSY_FOR)
             explained = self._records.explained(error)
             if explained is not error:
                 raise explained from error
@@ -146,7 +146,7 @@ class Block:
         # What `connect` gave may be in a transaction already, which it ends itself: then nothing else is needed.
         if not (self._source.reopens and link.open):
             self._taken = self._whole and link.open
-            yield from link.take() if self._whole else link.begin()
+            yield from link.take() if self._whole else link.begin(asking=True)
             self._begun = True
 
     def _decide(self) -> Flow[Decision]:
@@ -169,16 +169,12 @@ class Block:
         """Keep the outcome and commit. If this returns it is durable, or part of the caller's own open transaction."""
         if self._link is None or self._plan is None:
             raise TypeError(self)
+        closing = self._plan.closing(settlement) if self._begun and self._link.closes else None
+        if closing is None:
+            yield from self._keep(settlement)
+        refused: Exception | None = None
         try:
-            whole = yield from talk(self._plan.complete(settlement), self._link)
-        except BaseException:
-            yield from self.undo()
-            raise
-        if not whole:
-            yield from self.undo()
-            yield from self._ended()
-        try:
-            yield from self._commit()
+            refused = yield from self._commit(closing)
         except Exception as error:
             joined = self._joined
             yield from self.undo()
@@ -188,6 +184,24 @@ class Block:
             # Nobody waits for the commit any more: the same key finds out. What was opened is given back.
             yield from self.undo()
             raise
+        if refused is not None:
+            yield from self.undo()
+            if self._plan.missed(refused):
+                yield from self._ended()
+            raise refused
+
+    def _keep(self, settlement: Settlement) -> Flow[None]:
+        """The outcome, in a statement of its own."""
+        if self._link is None or self._plan is None:
+            raise TypeError(self)
+        try:
+            whole = yield from talk(self._plan.complete(settlement), self._link)
+        except BaseException:
+            yield from self.undo()
+            raise
+        if not whole:
+            yield from self.undo()
+            yield from self._ended()
 
     def undo(self) -> Flow[None]:
         """Keep nothing. What cannot be rolled back is a lost connection, and the database has done it."""
@@ -208,16 +222,64 @@ class Block:
         """Whether the caller's own transaction is the one that commits."""
         return not self._source.reopens and self._link is not None and self._link.joined
 
-    def _commit(self) -> Flow[None]:
+    def _commit(self, closing: Ask | None) -> Flow[Exception | None]:
+        """Commit, with the outcome if it is not kept yet. What comes back is why it could not be: nothing stands."""
         if self._begun and self._link is not None:
-            yield from self._link.commit()
+            if closing is None:
+                yield from self._link.commit()
+            elif (refused := (yield from self._link.close(closing.sql, closing.values))) is not None:
+                if not trouble.told(refused):
+                    # Whatever broke on the way is heard in place of the first answer, and the commit was behind it.
+                    raise refused
+                return refused
             self._begun = False
         yield from self._source.leave()
+        return None
+
+    def doubt(self, note: str) -> Flow[None]:
+        """Undo the work and shut the key, for nobody knows what it has done elsewhere.
+
+        In one commit, so that nobody comes between; where that fails, or somebody else commits, one after the other.
+        """
+        for way in (self._doubted, self._doubted_beside):
+            try:
+                kept = yield from way(self._unknown(note))
+            except Exception as error:  # noqa: BLE001 - there is another way
+                kept = False
+                log.warning("a key could not be shut in the transaction that had claimed it: %s", error)
+            finally:
+                yield from self.undo()
+            if kept:
+                return
+        yield from self.shut(note)
+
+    def _doubted(self, unknown: Settlement) -> Flow[bool]:
+        """Where we end the transaction, or whoever does so knows that somebody is answered after it."""
+        link, plan = self._link, self._plan
+        if link is None or plan is None or not self._begun or (link.joined and not self._whole):
+            return False
+        yield from link.execute(f"ROLLBACK TO SAVEPOINT {plan.mark}")
+        if not (yield from talk(plan.doubt(unknown), link)):
+            return False
+        yield from link.commit_asked()
+        self._begun = False
+        return True
+
+    def _doubted_beside(self, unknown: Settlement) -> Flow[bool]:
+        """In the caller's transaction on SQLite, which lets no other connection write: true when the caller commits."""
+        link, plan = self._link, self._plan
+        if link is None or plan is None or link.database != "sqlite" or not (self._joined and link.open):
+            return False
+        decision = yield from self._decide()
+        return isinstance(decision, Execute) and (yield from talk(plan.doubt(unknown), link))
+
+    def _unknown(self, note: str) -> Settlement:
+        due_for = self._exchange.gate.terms.reconcile_after_for
+        return Settlement(self._claim.id, self._claim.token, State.UNKNOWN, due_for=due_for, note=note)
 
     def shut(self, note: str) -> Flow[None]:
         """Mark the operation as unknown, whatever became of the transaction: nobody runs it before somebody looks."""
-        due_for = self._exchange.gate.terms.reconcile_after_for
-        unknown = Settlement(self._claim.id, self._claim.token, State.UNKNOWN, due_for=due_for, note=note)
+        unknown = self._unknown(note)
         try:
             if (yield from self._ask("settle", unknown)) != DONE:
                 # Our claim was rolled back. What came after that may have been committed, statement by statement.
@@ -282,7 +344,7 @@ def talk(steps: Steps[T], link: Link) -> Flow[T]:
         ask = next(steps)
         while True:
             try:
-                answer = yield from link.execute(*ask)
+                answer = yield from link.ask(*ask)
             except Exception as error:  # noqa: BLE001 - the plan decides what it means
                 ask = steps.throw(error)
             else:

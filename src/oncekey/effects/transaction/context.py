@@ -15,13 +15,12 @@ from oncekey.core.decision import Execute, Replay
 from oncekey.core.keys import key_ref
 from oncekey.effects.link import Flow, drive, drive_async
 from oncekey.effects.transaction import trouble, values
-from oncekey.effects.transaction.block import FIRST_PAUSE, Block, jittered
+from oncekey.effects.transaction.block import FIRST_PAUSE, UNSURE, Block, jittered
 from oncekey.effects.transaction.request import Request
 from oncekey.engine import events
 from oncekey.engine.common import say
-from oncekey.errors import ConfigurationError
+from oncekey.errors import ConfigurationError, OutcomeUnknown
 from oncekey.http.answer import not_granted
-from oncekey.http.capture import completed
 
 if TYPE_CHECKING:
     from oncekey.effects.transaction.records import Records
@@ -123,6 +122,10 @@ class Transaction:
         block, exchange = self._block, self._exchange
         if block is None or exchange is None:
             raise TypeError(self)
+        if isinstance(error, OutcomeUnknown) and not self.replayed:
+            yield from block.doubt(UNSURE)
+            self._house.said.say(events.TURNED_UNKNOWN, exchange.claim.id, UNSURE)
+            return
         # What a replay has written was not meant: it is undone too.
         if error is not None or self.replayed:
             yield from block.undo()
@@ -130,7 +133,7 @@ class Transaction:
         gate, claim = self._house.gate, exchange.claim
         if self._outcome is None:
             self.complete()
-        ending = completed(gate.policy)
+        ending = gate.kept
         outcome = gate.sealer.seal(claim.id, self._outcome or b"")
         settlement = Settlement(claim.id, claim.token, ending.target, outcome, ending.keep_for, ending.due_for)
         yield from block.complete(settlement)

@@ -21,7 +21,7 @@ from oncekey.core.record import State
 from oncekey.effects import connections
 from oncekey.effects.link import Flow
 from oncekey.effects.transaction import trouble
-from oncekey.effects.transaction.block import Block
+from oncekey.effects.transaction.block import UNSURE, Block
 from oncekey.engine import events
 from oncekey.engine.common import say
 from oncekey.engine.events import log
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 # How much of an error's own words is passed on.
 NOTE = 200
-UNSURE = "the handler raised OutcomeUnknown: what it has done elsewhere is not known"
 
 
 class TransactionOperation(Operation):
@@ -138,13 +137,13 @@ class Guarding:
     def failed(self, error: BaseException) -> Flow[Reply | None]:
         """The handler has raised. A Reply is the answer to that; None: the framework answers, as to any error."""
         block, attempt = self._ending()
+        if isinstance(error, OutcomeUnknown):
+            yield from block.doubt(UNSURE)
+            self._say(events.TURNED_UNKNOWN, UNSURE)
+            return self._exchange.refuse(error)
         yield from block.undo()
         if isinstance(error, Declined):
             return (yield from self._declined(block, attempt, error))
-        if isinstance(error, OutcomeUnknown):
-            yield from block.shut(UNSURE)
-            self._say(events.TURNED_UNKNOWN, UNSURE)
-            return self._exchange.refuse(error)
         self._say(events.FAILED_RETRYABLE, f"{type(error).__name__}: {error}"[:NOTE])
         if isinstance(error, NotExecuted) or trouble.collided(error):
             return self._exchange.refuse(NotExecuted())

@@ -30,8 +30,8 @@ class Request(NamedTuple):
 
     def check(self) -> None:
         """Refuse what only a decorated function can have."""
-        for name in ("key", "caller", "body"):
-            if callable(getattr(self, name)):
+        for name, value in (("key", self.key), ("caller", self.caller), ("body", self.body)):
+            if callable(value):
                 raise ConfigurationError(f"{name}= is a function: that is for a decorator; write its value here")
 
     def called(self, *args: Any, **kwargs: Any) -> Request:

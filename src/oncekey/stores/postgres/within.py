@@ -15,6 +15,10 @@ from oncekey.stores.postgres.statements import texts_of
 from oncekey.stores.within import Ask, InFlight, Steps
 
 ROUNDS = 3
+UNREADABLE_TEXT = "22P02"
+# Behind the claim: what the work has written can be undone while the key stays taken.
+MARK = "oncekey_claimed"
+SAVEPOINT = f"SAVEPOINT {MARK}"
 
 
 @cache
@@ -24,6 +28,8 @@ def _known(table: str) -> dict[str, str]:
 
 class PostgresWithin:
     """One attempt in one transaction, at any isolation level."""
+
+    mark = MARK
 
     def __init__(self, table: str) -> None:
         self._known = _known(table)
@@ -36,7 +42,7 @@ class PostgresWithin:
         values = (claim.id, _lock(claim.id), claim.token, claim.fingerprint, Guarantee.AT_MOST_ONCE.value)
         for _ in range(ROUNDS):
             ((self._locked, self._number, _, *row),) = (
-                yield Ask(self._known["claim"], (*values, claim.lease_for, *label))
+                yield Ask(self._known["claim"], (*values, claim.lease_for, *label), SAVEPOINT)
             ).rows
             if self._number is not None:
                 return Won(claim.lease_for)
@@ -60,7 +66,7 @@ class PostgresWithin:
             raise InFlight
         seen_, new = swap
         guard = (seen_.id, seen_.version, seen_.token or None, seen_.expires_at)
-        rows = (yield Ask(self._known["swap"], (*guard, *_columns(new)))).rows
+        rows = (yield Ask(self._known["swap"], (*guard, *_columns(new)), SAVEPOINT)).rows
         if not rows:
             return Stale((yield from self.look(seen_.id)))
         self._number = rows[0][0]
@@ -68,9 +74,24 @@ class PostgresWithin:
 
     def complete(self, settlement: Settlement) -> Steps[bool]:
         """Keep the outcome. False: this is another transaction than the one in which the key was claimed."""
+        return bool((yield Ask(self._known["complete"], self._kept(settlement))).rows)
+
+    def doubt(self, settlement: Settlement) -> Steps[bool]:
+        """Keep that nobody knows what became of it."""
+        id_, token, _, _, _, due_for, note = settlement
+        return bool((yield Ask(self._known["doubt"], (id_, token, due_for, text(note), self._number))).rows)
+
+    def closing(self, settlement: Settlement) -> Ask | None:
+        """The same, so that the server lets nothing behind it happen: a commit may be sent along."""
+        return Ask(self._known["close"], self._kept(settlement))
+
+    def missed(self, error: Exception) -> bool:
+        """Whether it was another transaction: nothing else in that statement is read from text."""
+        return getattr(error, "sqlstate", None) == UNREADABLE_TEXT
+
+    def _kept(self, settlement: Settlement) -> tuple[Any, ...]:
         id_, token, _, outcome, keep_for, due_for, _ = settlement
-        values = (id_, token, outcome, keep_for, due_for, self._number, Guarantee.TRANSACTIONAL.value)
-        return bool((yield Ask(self._known["complete"], values)).rows)
+        return id_, token, outcome, keep_for, due_for, self._number, Guarantee.TRANSACTIONAL.value
 
 
 def _lock(id_: bytes) -> int:

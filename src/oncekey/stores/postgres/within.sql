@@ -48,3 +48,27 @@ SET state = {completed}, guarantee = CAST($7 AS int2), version = r.version + 1, 
 WHERE r.id = CAST($1 AS bytea) AND r.token = CAST($2 AS bytea) AND r.state = {executing}
       AND CAST(pg_current_xact_id() AS text) = CAST($6 AS text)
 RETURNING r.id
+
+
+-- name: close
+-- `complete`, with an error where it would find nothing: the commit that is sent along is then not carried out. SQL has
+-- no other way to raise, and the server's log shows the words.
+WITH kept AS (
+    UPDATE {table} AS r
+    SET state = {completed}, guarantee = CAST($7 AS int2), version = r.version + 1, lease_until = NULL,
+        due_at = {now} + CAST($5 AS int8), expires_at = {now} + CAST($4 AS int8), outcome = CAST($3 AS bytea)
+    WHERE r.id = CAST($1 AS bytea) AND r.token = CAST($2 AS bytea) AND r.state = {executing}
+          AND CAST(pg_current_xact_id() AS text) = CAST($6 AS text)
+    RETURNING 1
+)
+SELECT CAST(CASE count(*) WHEN 1 THEN '1' ELSE 'oncekey: this transaction is not the one that claimed the key' END AS int4)
+FROM kept
+
+
+-- name: doubt
+-- Keep that nobody knows what became of it, if this is still the transaction in which the key was claimed.
+UPDATE {table} AS r
+SET state = {unknown}, version = r.version + 1, lease_until = NULL, due_at = {now} + CAST($3 AS int8), note = CAST($4 AS bytea)
+WHERE r.id = CAST($1 AS bytea) AND r.token = CAST($2 AS bytea) AND r.state = {executing}
+      AND CAST(pg_current_xact_id() AS text) = CAST($5 AS text)
+RETURNING r.id

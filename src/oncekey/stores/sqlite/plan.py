@@ -154,7 +154,7 @@ class SqlitePlan:
     def take(self, absent: Sequence[Claim]) -> Steps[dict[bytes, Claimed]]:
         """Write first, and look at what was there: for whoever has the write lock already."""
         now = yield Phase.WRITE
-        taken = yield from _change("claim", [_new(claim, now) for claim in absent])
+        taken = yield from _change("claim", [one(claim, now) for claim in absent])
         if taken == len(absent):
             return {claim.id: Won(claim.lease_for) for claim in absent}
         stands = yield from _find(claim.id for claim in absent)
@@ -313,7 +313,8 @@ class SqlitePlan:
         ]
 
 
-def _new(claim: Claim, now: int) -> tuple[Any, ...]:
+def one(claim: Claim, now: int) -> tuple[Any, ...]:
+    """What `claim` takes for each record."""
     id_, token, fingerprint, lease_for, state, guarantee, (scope, endpoint, key) = claim
     until = after(now, lease_for)
     return (id_, state, guarantee, token, fingerprint, now, until, text(scope), text(endpoint), text(key))

@@ -34,6 +34,11 @@ UPDATE oncekey_record
 SET state = 3, guarantee = 2, version = version + 1, lease_until = NULL, due_at = ?, expires_at = ?, outcome = ?
 WHERE id = ? AND token = ? AND state = 2 AND format = 1
 
+-- name: doubt
+-- In a caller's own transaction: keep that nobody knows what became of what was claimed in it. due_at, note, id, token.
+UPDATE oncekey_record SET state = 5, version = version + 1, lease_until = NULL, due_at = ?, note = ?
+WHERE id = ? AND token = ? AND state = 2 AND format = 1
+
 -- name: renew
 -- Prolong living leases; with begin, set the latch; with a journal, keep it. id, token, lease_until, cap_for, begin, now,
 -- journal (NULL: none).

@@ -5,33 +5,39 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from oncekey.core.commands import DONE, Claim, Claimed, Settlement, Swap, Won, Written
-from oncekey.core.record import Guarantee, Seen, State
+from oncekey.core.record import Seen
+from oncekey.errors import StoreUnavailable
 from oncekey.stores.memory import wall_clock
-from oncekey.stores.sqlite.plan import SqlitePlan, after
+from oncekey.stores.sqlite.plan import SqlitePlan, after, one, text
 from oncekey.stores.sqlite.plan import Steps as Planned
-from oncekey.stores.sqlite.statements import STATEMENTS
+from oncekey.stores.sqlite.statements import STATEMENTS, repeated
 from oncekey.stores.sqlite.steps import Change, Phase, Rows
 from oncekey.stores.within import Ask, Steps
 
 T = TypeVar("T")
 # It ends with the transaction in which it was set: so it shows whether that is still the one that is open.
 MARK: Final = "oncekey_attempt"
+CLAIM: Final = repeated("claim", 1)
 _GONE: Final = "no such savepoint"
 
 
 class SqliteWithin:
     """One attempt in one transaction."""
 
+    mark = MARK
+
     def __init__(self) -> None:
         self._plan = SqlitePlan()
 
     def claim(self, claim: Claim) -> Steps[Claimed]:
         """Insert what is not there."""
-        claim = claim._replace(state=State.EXECUTING, guarantee=Guarantee.AT_MOST_ONCE)
-        answer = (yield from _carry_out(self._plan.take([claim])))[claim.id]
-        if isinstance(answer, Won):
+        if (yield Ask(CLAIM, one(claim, wall_clock()))).changed == 1:
             yield Ask(f"SAVEPOINT {MARK}")
-        return answer
+            return Won(claim.lease_for)
+        found = yield from self.look(claim.id)
+        if found is None:
+            raise StoreUnavailable("a record was neither taken nor found: nothing was run, try again")
+        return found
 
     def look(self, id_: bytes) -> Steps[Seen | None]:
         """Read the record."""
@@ -56,6 +62,21 @@ class SqliteWithin:
         now = wall_clock()
         values = (after(now, due_for), after(now, keep_for), outcome, id_, token)
         return (yield Ask(STATEMENTS["complete"], values)).changed == 1
+
+    def doubt(self, settlement: Settlement) -> Steps[bool]:
+        """Keep that nobody knows what became of it. The rollback to the mark has shown which transaction this is."""
+        yield Ask(f"RELEASE {MARK}")
+        values = (after(wall_clock(), settlement.due_for), text(settlement.note), settlement.id, settlement.token)
+        return (yield Ask(STATEMENTS["doubt"], values)).changed == 1
+
+    def closing(self, settlement: Settlement) -> Ask | None:
+        """None: there is no server, and no way to it to spare."""
+        del settlement
+        return None
+
+    def missed(self, error: Exception) -> bool:
+        """See `closing`."""
+        raise TypeError(error)
 
 
 def _carry_out(planned: Planned[T]) -> Steps[T]:
