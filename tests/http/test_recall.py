@@ -8,7 +8,7 @@ import pytest
 
 from oncekey.core.commands import Claim
 from oncekey.core.fingerprint import Parts
-from oncekey.core.outcome import Answer
+from oncekey.core.outcome import pack
 from oncekey.core.record import Label
 from oncekey.http import dialects
 from oncekey.http.messages import Request
@@ -17,7 +17,7 @@ from oncekey.http.recall import AROUND, LARGEST, Recall
 JSON = b"application/json"
 PARTS = Parts("POST", "/pay", b"", JSON, b"{}")
 CLAIM = Claim(b"id", b"token", b"", 30_000, label=Label("", "POST /pay", "k"))
-PAID = Answer(201, [(b"content-type", JSON)], b"paid")
+PAID = pack(201, [(b"content-type", JSON)], b"paid")
 
 
 class Hand:
@@ -98,7 +98,7 @@ def test_the_oldest_make_room() -> None:
 def test_large_answers_are_left_to_the_store() -> None:
     """A few of them would drive out all others."""
     made, _ = recall()
-    made.keep("alice", CLAIM, PARTS, Answer(201, [], b"x" * LARGEST), 0.0)
+    made.keep("alice", CLAIM, PARTS, pack(201, [], b"x" * LARGEST), 0.0)
     assert made.find("alice", "k", request()) is None
 
 
@@ -109,7 +109,7 @@ def test_what_is_large_beside_the_bodies_counts(where: str) -> None:
     long = "x" * 40_000
     parts = PARTS._replace(path="/" + long) if where == "path" else PARTS
     parts = PARTS._replace(query=long.encode()) if where == "query" else parts
-    paid = Answer(201, [(b"link", long.encode())], b"paid") if where == "headers" else PAID
+    paid = pack(201, [(b"link", long.encode())], b"paid") if where == "headers" else PAID
     asked = request(path=parts.path, query=parts.query)
     for number in range(5):
         made.keep("alice", CLAIM._replace(label=Label("", "", f"k{number}")), parts, paid, 0.0)
@@ -121,7 +121,7 @@ def test_a_later_answer_takes_the_place_of_the_one_before_it() -> None:
     """After its key has expired an operation may run anew; nobody gets the former answer then."""
     made, _ = recall()
     for number in (1, 2):
-        made.keep("alice", CLAIM._replace(id=b"%d" % number), PARTS, Answer(201, [], b"%d" % number), 0.0)
+        made.keep("alice", CLAIM._replace(id=b"%d" % number), PARTS, pack(201, [], b"%d" % number), 0.0)
         replies = [made.find("alice", "k", request()) for _ in range(2)]
         assert [(reply.body, reply.replays) for reply in replies if reply is not None] == [(b"%d" % number,) * 2] * 2
 

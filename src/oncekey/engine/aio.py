@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from oncekey.core import flows
-from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Written
+from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Won, Written
 from oncekey.core.decision import Decision, Execute, InProgress
 from oncekey.core.policy import ms
 from oncekey.engine import events
@@ -128,10 +128,15 @@ class AsyncEngine:
         return decision
 
     async def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
-        flow = flows.enter(claim, asked, terms, late=late)
         check_not_released(self.keeper, claim)
+        direct, met = self._direct, None
         try:
-            return drive(flow, self._direct) if self._direct is not None else await drive_async(flow, self._batched)
+            if not late:
+                met = direct.claim(claim) if direct is not None else await self._batched.claims(claim)
+                if type(met) is Won:
+                    return flows.granted(claim, met)
+            flow = flows.enter(claim, asked, terms, late=late, met=met)
+            return drive(flow, direct) if direct is not None else await drive_async(flow, self._batched)
         except BaseException as error:
             if isinstance(error, StoreError):
                 self.said.say(events.STORE_ERROR, claim.id, str(error))

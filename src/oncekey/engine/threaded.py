@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncekey.core import flows
-from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Written
+from oncekey.core.commands import Claim, Claimed, Look, Renewal, Settlement, Stale, Swap, Won, Written
 from oncekey.core.decision import Decision, Execute, InProgress
 from oncekey.core.policy import ms
 from oncekey.engine import events
@@ -124,7 +124,10 @@ class Engine:
     def _decide(self, claim: Claim, asked: Asked, terms: Terms, *, late: bool = False) -> Decision:
         check_not_released(self.keeper, claim)
         try:
-            return drive(flows.enter(claim, asked, terms, late=late), self._performer)
+            met = None if late else self._performer.claim(claim)
+            if type(met) is Won:
+                return flows.granted(claim, met)
+            return drive(flows.enter(claim, asked, terms, late=late, met=met), self._performer)
         except BaseException as error:
             if isinstance(error, StoreError):
                 self.said.say(events.STORE_ERROR, claim.id, str(error))

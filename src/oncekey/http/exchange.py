@@ -8,7 +8,7 @@ from oncekey.core.commands import Settlement, Stale
 from oncekey.core.decision import Decision, Execute, Replay
 from oncekey.core.fingerprint import Fingerprint
 from oncekey.core.keys import key_ref
-from oncekey.core.outcome import Answer, carried_by, pack, sign, tombstone, unpack
+from oncekey.core.outcome import carried_by, pack, sign, tombstone, unpack
 from oncekey.core.record import State
 from oncekey.engine import journals
 from oncekey.engine.attempt import Attempt
@@ -37,11 +37,11 @@ TOO_LONG = "it was longer than this service keeps"
 
 
 class Answered(NamedTuple):
-    """How to record an answer, the headers added to it on its way out, what of it is kept, and when."""
+    """How to record an answer, the headers added to it on its way out, what of it is kept (packed), and when."""
 
     settlement: Settlement
     marks: Headers
-    kept: Answer | None = None
+    kept: bytes = b""
     at: float = 0.0
 
 
@@ -94,7 +94,7 @@ class Exchange:
 
         RuntimeError: it is half an answer, or none.
         """
-        gate, kept = self.gate, None
+        gate, kept = self.gate, b""
         shape = gate.shape(tuple([name for name, _ in headers]))
         check_whole(status, headers, shape, len(body) if body is not None else None)
         verdict = gate.dialect.outcomes.verdict(status, headers)
@@ -103,15 +103,15 @@ class Exchange:
             verdict, done = ending.verdict, self._settlement(ending, attempt)
         else:
             if body is not None:
-                kept = Answer(status, shaped_headers(shape, headers, gate.drop_headers), body)
-            done = self._completed(attempt, pack(*kept) if kept is not None else tombstone(status, lack))
+                kept = pack(status, shaped_headers(shape, headers, gate.drop_headers), body)
+            done = self._completed(attempt, kept or tombstone(status, lack))
         marks = first_marks(gate.dialect, status, headers, verdict, key=self.key)
         return Answered(done, marks, kept, gate.recall.now() if gate.recall is not None else 0.0)
 
     def stored(self, answered: Answered) -> None:
         """The store holds this answer: from now on it may be given from memory too."""
         _, _, kept, at = answered
-        if kept is not None and (recall := self.gate.recall) is not None:
+        if kept and (recall := self.gate.recall) is not None:
             recall.keep(self.caller, self.claim, self.parts, kept, at)
 
     def failed(self, attempt: Attempt, error: BaseException | None) -> Settlement:

@@ -11,10 +11,9 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from oncekey.core.outcome import Answer
+from oncekey.core.outcome import unpack
 from oncekey.core.record import Label
 from oncekey.engine.current import TRACE
 from oncekey.http.answer import marked
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from oncekey.core.commands import Claim
     from oncekey.core.fingerprint import Parts
+    from oncekey.core.outcome import Answer
     from oncekey.http.grammar import Dialect
     from oncekey.http.messages import Reply, Request
 
@@ -31,14 +31,12 @@ if TYPE_CHECKING:
 ROOM = 8 << 20
 LARGEST = 1 << 16
 AROUND = 1024
-HEADER = 100
 _FORKED = threading.Lock()
 
 # Until when, its size; method, path, query, content type and body of the request; id, scope and endpoint of the record,
-# the trace of the work; status and body of the answer, then its headers, each as a name and a value. One flat tuple of
-# texts, bytes and numbers: the garbage collector lets go of those, and thousands of objects that it had to look at
-# again and again cost a first request a tenth of its time.
-Entry = tuple[Any, ...]
+# the trace of the work; the answer, packed. One flat tuple of texts, bytes and numbers: the garbage collector lets go
+# of those, and thousands of objects that it looked at again and again cost a first request a tenth of its time.
+Entry = tuple[float, int, str, str, bytes, bytes, bytes, bytes, str, str, bytes, bytes]
 
 
 class Recall:
@@ -61,27 +59,23 @@ class Recall:
         entry = self._kept.get((caller, key))
         if entry is None:
             return None
-        until, _, method, path, query, content_type, body = entry[:7]
+        until, _, method, path, query, content_type, body, id_, scope, endpoint, trace, told = entry
         if until <= self.now():
             return None
         if request.body != body or request.path != path or request.method != method or request.query != query:
             return None
         if request.header(b"content-type") != content_type:
             return None
-        id_, scope, endpoint, trace, status, told = entry[7:13]
         if trace and (replaying := TRACE.get()) is not None:
             replaying.link(trace)
-        headers = list(zip(entry[13::2], entry[14::2], strict=True))
-        reply = marked(self._dialect, Answer(status, headers, told), key)
+        reply = marked(self._dialect, cast("Answer", unpack(told)), key)
         reply.replays, reply.label = id_, Label(scope, endpoint, key)
         return reply
 
-    def keep(self, caller: str, claim: Claim, parts: Parts, answer: Answer, at: float) -> None:
-        """Keep an answer that the store holds; `at` is when it was sent there, so that the record outlives this."""
-        (method, path, query, content_type, asked), (status, headers, body) = parts, answer
-        flat = tuple(chain.from_iterable(headers))
-        size = AROUND + HEADER * len(headers) + sum(map(len, flat))
-        size += len(path) + len(query) + len(content_type) + len(asked) + len(body)
+    def keep(self, caller: str, claim: Claim, parts: Parts, told: bytes, at: float) -> None:
+        """Keep a packed answer that the store holds; `at` is when it was sent there: the record outlives this."""
+        _, path, query, content_type, body = parts
+        size = AROUND + len(path) + len(query) + len(content_type) + len(body) + len(told)
         if size > LARGEST:
             return
         if self._pid != os.getpid():
@@ -91,8 +85,7 @@ class Recall:
         trace = running.here if running is not None else b""
         label, until = claim.label, at + self._recall_for
         owner = caller, label.key
-        record = (claim.id, label.scope, label.endpoint, trace)
-        entry = (until, size, method, path, query, content_type, asked, *record, status, body, *flat)
+        entry = (until, size, *parts, claim.id, label.scope, label.endpoint, trace, told)
         with self._changing:
             entries = self._kept
             former = entries.pop(owner, None)
