@@ -18,7 +18,7 @@ from tests.effects.kinds import ASYNC, SYNC, Kind, named
 from tests.effects.transaction.shop import Shop
 
 NATIVE = {"psycopg", "sqlite3", "async psycopg", "async sqlite3"}
-VERBS = ("begin", "execute", "commit")
+VERBS = ("begin", "execute", "ask", "commit", "close")
 
 
 class Stopped(Exception):
@@ -48,9 +48,9 @@ class Fuse:
     def watch(self, kind: type[Any], verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
         method = getattr(kind, verb)
 
-        def watched(*args: Any) -> Any:
+        def watched(*args: Any, **more: Any) -> Any:
             self.burn()
-            answer = yield from method(*args)
+            answer = yield from method(*args, **more)
             self.burn()
             return answer
 
@@ -76,27 +76,31 @@ def shop(kind: Kind, request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     return made
 
 
-def order(kind: Kind, shop: Shop, key: str) -> None:
+def order(kind: Kind, shop: Shop, key: str, fuse: Fuse) -> None:
     with kind.opened(shop.url) as connection, shop.once.transaction(connection, key=key, operation="order") as tx:
         if not tx.replayed:
+            fuse.burn()
             connection.execute(f"INSERT INTO orders (number) VALUES ('{key}')")
+            fuse.burn()
 
 
-async def order_async(kind: Kind, shop: Shop, key: str) -> None:
+async def order_async(kind: Kind, shop: Shop, key: str, fuse: Fuse) -> None:
     async with (
         kind.opened(shop.url) as connection,
         shop.once.transaction(connection, key=key, operation="order") as tx,
     ):
         if not tx.replayed:
+            fuse.burn()
             await connection.execute(f"INSERT INTO orders (number) VALUES ('{key}')")
+            fuse.burn()
 
 
-def ordered(kind: Kind, shop: Shop, key: str) -> None:
+def ordered(kind: Kind, shop: Shop, key: str, fuse: Fuse) -> None:
     """Order, in either colour."""
     if kind.awaited:
-        asyncio.run(order_async(kind, shop, key))
+        asyncio.run(order_async(kind, shop, key, fuse))
     else:
-        order(kind, shop, key)
+        order(kind, shop, key, fuse)
 
 
 @pytest.mark.parametrize("stop", STOPS, ids=lambda stop: stop.__name__)
@@ -108,11 +112,11 @@ def test_no_stop_leaves_half_of_it(kind: Kind, stop: type[BaseException], shop: 
         key = shop.key()
         fuse.set(len(left), stop)
         with contextlib.suppress(stop, asyncio.CancelledError):
-            ordered(kind, shop, key)
+            ordered(kind, shop, key, fuse)
         if not fuse.burnt:
             break
         left.append(shop.orders().count(key))
-        ordered(kind, shop, key)
+        ordered(kind, shop, key, fuse)
         assert shop.orders().count(key) == 1, f"step {len(left)}"
     assert len(left) > 6
     assert left == sorted(left), "what was committed is not undone"

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def drive(flow: Flow, performer: Performer[Answer]) -> Decision:
     """Run a flow under threads."""
-    command = next(flow)
     try:
+        command = next(flow)
         while True:
             command = flow.send(command.on(performer))
     except StopIteration as end:
@@ -23,8 +23,8 @@ def drive(flow: Flow, performer: Performer[Answer]) -> Decision:
 
 async def drive_async(flow: Flow, performer: Performer[Awaitable[Answer]]) -> Decision:
     """Run a flow under asyncio."""
-    command = next(flow)
     try:
+        command = next(flow)
         while True:
             command = flow.send(await command.on(performer))
     except StopIteration as end:

@@ -46,7 +46,7 @@ NOTE_LIMIT = 1000
 # Where due_at stands in a row of a listing: the number first, then the columns.
 DUE = 12
 # Each deletion touches a page of its own, and claims wait meanwhile: with 500 at once their p99 was four times worse.
-PURGED_AT_ONCE = 100
+PURGED_AT_ONCE = 50
 
 
 def bits(states: Iterable[State]) -> int:
