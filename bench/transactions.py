@@ -269,7 +269,9 @@ def show(found: dict[str, Any]) -> list[Piece]:
         Note(
             "One client on one connection; CPU is this process's. Statements and commits are what the database itself "
             "counts (pg_stat_statements, SQLite's trace), without those that begin and end a transaction, or set a "
-            "savepoint in it: SQLite has one, which shows whether the code inside has ended the transaction. What is "
-            "spent more is so many microseconds, whatever the disk; the ratio is as good as the disk's commit is long."
+            "savepoint in it. There is one, behind the claim: by it a key can be shut in the commit that undoes the "
+            "work, and on SQLite it shows whether the code inside has ended the transaction; on PostgreSQL it is sent "
+            "with the claim. What is spent more is so many microseconds, whatever the disk; the ratio is as good as "
+            "the disk's commit is long."
         ),
     ]
