@@ -170,6 +170,7 @@ def test_no_body_raises_anything_but_bad_key(body: bytes) -> None:
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
 )
 
 
