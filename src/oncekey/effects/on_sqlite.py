@@ -57,10 +57,13 @@ class SqliteLink:
 
     def commits_each(self) -> Flow[bool]:
         """In autocommit, as Python 3.12 spells it or as older ones do, outside of a BEGIN."""
-        yield from ()
-        owner = getattr(self.connection, "_conn", self.connection)  # aiosqlite keeps the spelling of 3.12 to itself
-        single = getattr(owner, "autocommit", -1) is True or self.connection.isolation_level is None
-        return single and not self.connection.in_transaction
+        connection = self.connection
+        if self.awaited:
+            # aiosqlite keeps the spelling of 3.12 to itself, and there only its own thread may read it.
+            said = yield connection._execute(getattr, connection._conn, "autocommit", -1)  # noqa: SLF001
+        else:
+            said = getattr(connection, "autocommit", -1)
+        return (said is True or connection.isolation_level is None) and not connection.in_transaction
 
     def begin(self, *, asking: bool = False) -> Flow[None]:
         """Take the write lock at once, for a read that turns into a write is refused without waiting."""
