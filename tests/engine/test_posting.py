@@ -94,6 +94,18 @@ async def test_what_cannot_be_posted_is_asked_for_in_a_task() -> None:
     assert (combiner.batches, combiner.items) == (1, 5)
 
 
+async def test_a_post_that_raises_leaves_nobody_waiting() -> None:
+    """What cannot be written down at all: the usual way meets it too, and tells each who asked."""
+    sender = Sender()
+
+    def raising(many: Sequence[Ask], told: Callable[[Any], None]) -> bool:
+        raise OverflowError
+
+    combiner: Combiner[Ask, int] = Combiner(sender, Tuning(), post=raising)
+    answers = asyncio.gather(*(combiner(ask) for ask in asks(3)))
+    assert await asyncio.wait_for(answers, 5) == [0, 1, 2]
+
+
 async def test_what_failed_soon_is_asked_again_in_the_usual_way() -> None:
     """A connection that the server had closed costs nobody an error: all verbs may be repeated."""
     post, sender = Post(), Sender()

@@ -198,13 +198,20 @@ class Combiner(Generic[C, R]):
         self._alone = waiting == 1
         if not batch:
             return True
-        landed = partial(self._landed, batch, time.monotonic())
-        if self._post is None or not self._post([command for command, _ in batch], landed):
+        if not self._sent(batch):
             self._queue.extendleft(reversed(batch))
             return False
         self._in_flight += 1
         self._count(batch)
         return True
+
+    def _sent(self, batch: Batch[C, R]) -> bool:
+        if self._post is None:
+            return False
+        try:
+            return self._post([command for command, _ in batch], partial(self._landed, batch, time.monotonic()))
+        except Exception:  # noqa: BLE001 - the usual way meets it too, and tells whoever waits
+            return False
 
     def _landed(self, batch: Batch[C, R], began: float, answers: list[R] | Exception) -> None:
         loop = batch[0][1].get_loop()

@@ -122,6 +122,15 @@ async def test_a_record_that_cannot_be_read_is_told(redis_url: str, client: redi
     await store.close()
 
 
+async def test_what_cannot_be_written_down_takes_no_connection(redis_url: str) -> None:
+    """Whoever asked hears of it, and the only connection is free for the next one."""
+    store = await opened(f"{redis_url}?connections=1")
+    with pytest.raises(OverflowError):
+        store.post_claims([a_claim()._replace(lease_for=1 << 60)], print)
+    assert [type(answer) for answer in await told(store.post_claims, a_claim())] == [Won]
+    await store.close()
+
+
 async def test_an_engine_takes_a_lost_reply_for_its_own_claim(proxy: Proxy) -> None:
     """Posted, lost, asked again in the usual way, and found under its own token."""
     engine = AsyncEngine(proxy.url, Tuning(store_for=5.0))

@@ -70,7 +70,12 @@ class AsyncPostgresWire:
         lane = pool.spare()
         if lane is None:
             return False
-        Posted(self._options, pool, lane, steps, told).begin()
+        try:
+            Posted(self._options, pool, lane, steps, told).begin()
+        except BaseException:  # it could not even begin
+            pool.idle.put(lane)
+            pool.free.release()
+            raise
         return True
 
     @asynccontextmanager
@@ -136,8 +141,8 @@ class Posted:
         self._writing = False
 
     def begin(self) -> None:
-        self._timer = self._loop.call_later(self._options.store_for, self._late)
         self._loop.add_reader(self._fileno, self._go_on, Ready.R)
+        self._timer = self._loop.call_later(self._options.store_for, self._late)
         self._conversation = self._talk()
         self._go_on(None)
 

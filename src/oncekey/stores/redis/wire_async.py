@@ -19,7 +19,7 @@ from oncekey.stores.redis.commands import Command
 from oncekey.stores.redis.line_async import AsyncLine
 from oncekey.stores.redis.listen import RedisListener
 from oncekey.stores.redis.listing import Keys
-from oncekey.stores.redis.talk import Message, talk
+from oncekey.stores.redis.talk import Message, Talk, talk
 from oncekey.stores.redis.trouble import unreachable
 
 T = TypeVar("T")
@@ -71,11 +71,13 @@ class AsyncRedisWire:
 
         False if it would have to wait for a connection: nothing was sent then. Nothing is repeated here.
         """
+        conversation = talk(steps)
+        message = next(conversation)  # what cannot be written down takes no connection
         pool = self._pool()
         line = pool.spare()
         if line is None:
             return False
-        _Posted(self, pool, line, steps, told).begin()
+        _Posted(self, pool, line, conversation, told).begin(message)
         return True
 
     def _pool(self) -> Pool:
@@ -142,15 +144,14 @@ class _Posted:
 
     __slots__ = ("_conversation", "_line", "_pool", "_timer", "_told", "_wire")
 
-    def __init__(self, wire: AsyncRedisWire, pool: Pool, line: AsyncLine, steps: Steps[Any], told: Told) -> None:
+    def __init__(self, wire: AsyncRedisWire, pool: Pool, line: AsyncLine, conversation: Talk[Any], told: Told) -> None:
         self._wire = wire
         self._pool = pool
         self._line = line
-        self._conversation = talk(steps)
+        self._conversation = conversation
         self._told = told
 
-    def begin(self) -> None:
-        message = next(self._conversation)
+    def begin(self, message: Message) -> None:
         self._timer = asyncio.get_running_loop().call_later(self._wire.store_for, self._late)
         self._line.tell(message, self._replied)
 
